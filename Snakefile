@@ -1,0 +1,32 @@
+# Recheck: which study, which rules, which targets. How things are computed: workflow/scripts/recheck
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+report: "workflow/report/workflow.rst"
+
+
+rule all:
+    default_target: True
+    input:
+        study_pages(config["study"]),
+
+
+for name in STUDY_FILES:
+
+    rule:
+        name:
+            name
+        input:
+            study_pages(name),

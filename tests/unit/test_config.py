@@ -1,0 +1,178 @@
+"""Configuration: what is read, what is refused and in which words, and what a run's settings resolve to."""
+
+import copy
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recheck import config
+from recheck.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = ROOT / "config/studies/quickstart.yaml"
+
+
+@pytest.fixture
+def study():
+    return config.load_study("quickstart", {"quickstart": QUICKSTART})
+
+
+def load(tmp_path, change):
+    """The quickstart with a change, read again from a file."""
+    text = QUICKSTART.read_text(encoding="utf-8")
+    changed = change(text)
+    assert changed != text, "the change did not apply"
+    path = tmp_path / "mine.yaml"
+    path.write_text(changed, encoding="utf-8")
+    return config.load_study("mine", {"mine": path})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("seeds: [0]", "sedes: [0]", "unknown key 'sedes'; did you mean 'seeds'?"),
+        ("seeds: [0]", "seeds: [zero]", "'seeds.0' must be of type integer, found str 'zero'"),
+        ("seeds: [0]", "seeds: [0, 0]", "'seeds'"),
+        ("evaluate_every: 1", "evaluate_evry: 1", "unknown key 'evaluate_evry' in 'protocol.schedule'"),
+        ("batch_norm: frozen", "batch_norm: forzen", "did you mean 'frozen'?"),
+        ("metric: MAP@R", "metric: MAP@K", "unknown metric 'MAP@K' in 'selection.metric'; did you mean 'MAP@R'?"),
+        ("table: [P@1, RP, MAP@R]", "table: [P@1, R@64]", "which 'evaluation.metrics' does not compute"),
+        ("class: TripletMarginLoss", "class: TripletMarginLos", "did you mean 'TripletMarginLoss'?"),
+        ("class: MultiSimilarityMiner", "class: MultiSimMiner", "unknown class 'MultiSimMiner' in 'miner'"),
+        ("    loss: {class: TripletMarginLoss, margin: 0.1}\n", "", "has no 'loss'"),
+        ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
+        ("title:", "seeds: [1]\ntitle:", "key 'seeds' appears twice"),
+        ("protocol:", "protocol: {", "not valid YAML"),
+    ],
+)
+def test_a_mistake_in_a_study_is_one_sentence_that_names_file_and_key(tmp_path, old, new, sentence):
+    with pytest.raises(UserError) as error:
+        load(tmp_path, lambda text: text.replace(old, new, 1))
+    assert sentence in str(error.value)
+    assert "mine.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_key_is_named(tmp_path):
+    with pytest.raises(UserError, match="key 'seeds' is missing"):
+        load(tmp_path, lambda text: text.replace("seeds: [0]\n", ""))
+
+
+def test_unknown_study_and_dataset_name_the_nearest():
+    with pytest.raises(UserError, match="no study 'quickstrat'; did you mean 'quickstart'"):
+        config.load_study("quickstrat", {"quickstart": QUICKSTART})
+    with pytest.raises(UserError, match="no dataset 'emojis'; did you mean 'emoji'"):
+        config.load_dataset("emojis", {"emoji": ROOT / "config/datasets/emoji.yaml"}, "here")
+
+
+def test_scientific_notation_without_a_dot_is_a_number(tmp_path):
+    path = tmp_path / "numbers.yaml"
+    path.write_text("{a: 1e-4, b: -2E+3, c: 1.5e-6, d: e4, e: 10}", encoding="utf-8")
+    assert config.read_yaml(path) == {"a": 1e-4, "b": -2000.0, "c": 1.5e-6, "d": "e4", "e": 10}
+
+
+def test_a_layer_changes_only_what_it_names(study):
+    base = config.resolve(study, "emoji", "triplet")
+    assert base["sampler"] == {"class": "MPerClass", "batch": 32, "per_class": 4, "length": 2560}
+    assert base["loss"] == {"class": "TripletMarginLoss", "margin": 0.1}
+    assert config.resolve(study, "emoji", "arcface")["sampler"]["per_class"] == 1
+    assert config.resolve(study, "emoji", "pretrained")["model"]["head"] == {"class": "Identity"}
+
+    tuned = copy.deepcopy(study)
+    tuned["methods"]["triplet"]["datasets"] = {"emoji": {"loss": {"margin": 0.7}, "schedule": {"patience": 3}}}
+    resolved = config.resolve(tuned, "emoji", "triplet")
+    assert resolved["loss"] == {"class": "TripletMarginLoss", "margin": 0.7}
+    assert resolved["schedule"] == {**base["schedule"], "patience": 3}
+
+
+def test_another_class_replaces_the_whole_part():
+    assert config.merge({"class": "Adam", "lr": 1, "betas": 2}, {"class": "SGD", "lr": 3}) == {"class": "SGD", "lr": 3}
+    assert config.merge({"class": "Adam", "lr": 1}, {"lr": 3}) == {"class": "Adam", "lr": 3}
+
+
+NESTED = st.recursive(
+    st.integers() | st.text(max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(NESTED, NESTED)
+def test_merge_keeps_its_inputs_and_prefers_the_second(base, over):
+    kept = copy.deepcopy((base, over))
+    merged = config.merge(base, over)
+    assert (base, over) == kept
+    assert config.merge(merged, over) == merged
+    assert config.merge({}, over) == over
+
+
+def test_training_settings_do_not_depend_on_what_is_only_shown(study):
+    changed = copy.deepcopy(study)
+    changed["methods"]["triplet"]["label"] = "Another name"
+    changed["protocol"]["evaluation"]["table"] = ["RP"]
+    before, after = (config.training_part(config.resolve(s, "emoji", "triplet")) for s in (study, changed))
+    assert before == after
+
+
+def test_restricting_to_methods_and_seeds(study):
+    assert list(config.restrict(study, "methods", ["triplet"])["methods"]) == ["triplet"]
+    assert config.restrict(study, "seeds", [3, 4])["seeds"] == [3, 4]
+    assert config.restrict(study, "seeds", None) is study
+    with pytest.raises(UserError, match="no method 'tripplet'; did you mean 'triplet'"):
+        config.restrict(study, "methods", ["tripplet"])
+
+
+def test_files_with_a_users_own_classes_are_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("class Loss: ...")
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "deep.py").write_text("")
+    spec = {"loss": {"class": "mine:Loss"}, "more": [{"class": "pack.deep:X"}], "other": "not.there:Y", "url": "http://x"}
+    assert config.user_modules(spec) == ["mine.py", "pack/deep.py"]
+
+
+def test_every_key_of_every_schema_has_a_sentence():
+    """Keys without a description would be missing from the documentation."""
+
+    def check(schema, path):
+        for name, child in schema.get("properties", {}).items():
+            if "$ref" not in child and "allOf" not in child and name != "class":
+                assert child.get("description"), f"{path}.{name} has no description"
+            check(child, f"{path}.{name}")
+        for key in ("items", "additionalProperties"):
+            if isinstance(schema.get(key), dict):
+                check(schema[key], path)
+
+    for schema in (ROOT / "workflow/schemas").glob("*.schema.yaml"):
+        check(config.read_yaml(schema), schema.stem)
+
+
+def test_readme_of_the_configuration_names_every_key():
+    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
+
+    def keys(schema):
+        for name, child in schema.get("properties", {}).items():
+            yield name
+            yield from keys(child)
+        for key in ("items", "additionalProperties"):
+            if isinstance(schema.get(key), dict):
+                yield from keys(schema[key])
+        for definition in schema.get("$defs", {}).values():
+            yield from keys(definition)
+
+    for schema in sorted((ROOT / "workflow/schemas").glob("*.schema.yaml")):
+        missing = {key for key in keys(config.read_yaml(schema)) if f"`{key}`" not in text}
+        assert not missing, f"config/README.md does not explain {sorted(missing)} of {schema.name}"
+
+
+def test_yaml_errors_say_the_line(tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text(textwrap.dedent("""\
+        title: x
+        seeds: [0
+        other: 1
+    """))
+    with pytest.raises(UserError, match=r"broken.yaml, line \d"):
+        config.read_yaml(path)

@@ -1,0 +1,306 @@
+# No rules here: configuration, the grid of runs, and helpers that the rules share.
+import os
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
+
+from snakemake.cli import parse_args
+from snakemake.logging import logger
+
+from recheck import config as settings
+from recheck.data.resize import resize_slug
+from recheck.errors import UserError, nearest
+
+STUDY_FILES = settings.names_in(["config/studies"])
+DATASET_FILES = settings.names_in(["config/datasets"])
+FIGURES = ("metrics", "curves", "recall", "map", "gallery")
+RESOURCES = workflow.pathvars.get("resources")
+RESULTS = workflow.pathvars.get("results")
+GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
+
+
+wildcard_constraints:
+    study="|".join(STUDY_FILES) or "none",
+    dataset="|".join(DATASET_FILES) or "none",
+    method=r"[a-z0-9][a-z0-9_-]*",
+    seed=r"\d+",
+    fold=r"\d+",
+    view="separated|concatenated",
+    figure="|".join(FIGURES),
+    resize=r"original|shorter\d+|exact\d+x\d+",
+
+
+def for_users(function):
+    """What a user can mend is said in one sentence, and that is the end of it."""
+
+    def wrapper(*args):
+        try:
+            return function(*args)
+        except UserError as error:
+            logger.error(f"Error: {error}")
+            sys.exit(1)
+
+    return wrapper
+
+
+@cache
+@for_users
+def study_of(name):
+    study = settings.load_study(name, STUDY_FILES)
+    for key in ("seeds", "methods"):
+        study = settings.restrict(study, key, config.get(key))
+    for dataset in study["datasets"]:
+        dataset_of(dataset, STUDY_FILES[name])
+    return study
+
+
+@cache
+@for_users
+def dataset_of(name, source="config"):
+    return settings.load_dataset(name, DATASET_FILES, source)
+
+
+@cache
+@for_users
+def resolved(study, dataset, method):
+    return settings.resolve(study_of(study), dataset, method)
+
+
+@for_users
+def check_request():
+    """Look at the configuration and the targets before anything is built on them."""
+    settings.validate(config, "config", "config/config.yaml (or --config)")
+    for name in STUDY_FILES:
+        if not name.isidentifier() or name in RESERVED:
+            raise UserError(
+                f"{STUDY_FILES[name]}: a study's name is a target, so it must be a plain word other than {RESERVED}."
+            )
+    targets = requested_targets()
+    for target in targets - set(RESERVED):
+        if (
+            target not in STUDY_FILES
+            and target.isidentifier()
+            and not os.path.exists(target)
+        ):
+            raise UserError(
+                f"There is no study '{target}'; {nearest(target, STUDY_FILES)} (config/studies/*.yaml)."
+            )
+    for name in (targets & set(STUDY_FILES)) or {config["study"]}:
+        study_of(name)
+    for key, folder in workflow.pathvars.items.items():
+        check_writable(key, folder)
+
+
+RESERVED = (
+    "all",
+    "fetch",
+    "verify",
+    "index",
+    "pack",
+    "split",
+    "train",
+    "embed",
+    "evaluate",
+    "table",
+    "figure",
+    "page",
+    "state",
+)
+
+
+def requested_targets():
+    """The targets on the command line; Snakemake itself would only say that there is no rule for a misspelt one."""
+    if workflow.exec_mode.name != "DEFAULT" or not Path(sys.argv[0]).name.startswith(
+        "snakemake"
+    ):
+        return set()
+    return set(parse_args(sys.argv[1:])[1].targets)
+
+
+def check_writable(key, folder):
+    """A folder that can't be written is said now, not after an hour."""
+    existing = next(
+        path
+        for path in (Path(folder).absolute(), *Path(folder).absolute().parents)
+        if path.exists()
+    )
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise UserError(
+            f"pathvars.{key}: {existing} is read-only or not a folder; make it writable or choose another, "
+            f"e.g. --config 'pathvars={{{key}: elsewhere}}'."
+        )
+
+
+check_request()
+
+
+# The grid of runs
+
+
+def runs(study, dataset, pattern):
+    """The pattern for every method, seed and fold of a study on a dataset."""
+    return [
+        path
+        for method in study_of(study)["methods"]
+        for seed in study_of(study)["seeds"]
+        for path in folds_of(study, dataset, method, seed, pattern)
+    ]
+
+
+def folds_of(study, dataset, method, seed, pattern):
+    count = settings.folds_of(resolved(study, dataset, method))
+    return [
+        pattern.format(
+            study=study, dataset=dataset, method=method, seed=seed, fold=fold
+        )
+        for fold in range(count)
+    ]
+
+
+def study_pages(study):
+    return f"<results>/{study}/index.html"
+
+
+def evaluations(wildcards):
+    return [
+        f"<results>/{wildcards.study}/{wildcards.dataset}/{method}/seed{seed}/{view}.json"
+        for method in study_of(wildcards.study)["methods"]
+        for seed in study_of(wildcards.study)["seeds"]
+        for view in study_of(wildcards.study)["views"]
+    ]
+
+
+# What the rules pass on: parts of the configuration, so that a change reruns what depends on it and nothing else
+
+
+def packed(study, dataset, method):
+    """The folder of packed images that a method is trained and evaluated on."""
+    slug = resize_slug(resolved(study, dataset, method)["transforms"].get("resize"))
+    return f"<resources>/datasets/{dataset}/packed/{slug}"
+
+
+def packed_of(wildcards):
+    return packed(wildcards.study, wildcards.dataset, wildcards.method)
+
+
+def state_of(wildcards):
+    """Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete."""
+    return (
+        "{0}/state/{1.study}/{1.dataset}/{1.method}/seed{1.seed}/fold{1.fold}".format(
+            RESULTS, wildcards
+        )
+    )
+
+
+def training_of(wildcards):
+    return settings.training_part(
+        resolved(wildcards.study, wildcards.dataset, wildcards.method)
+    )
+
+
+def evaluation_of(wildcards):
+    return settings.evaluation_part(
+        resolved(wildcards.study, wildcards.dataset, wildcards.method)
+    )
+
+
+# What the rules of data.smk ask for
+
+
+def dataset_files(wildcards):
+    return [entry["path"] for entry in dataset_of(wildcards.dataset)["files"]]
+
+
+def file_entry(wildcards):
+    files = {entry["path"]: entry for entry in dataset_of(wildcards.dataset)["files"]}
+    return files[wildcards.file]
+
+
+def parser_settings(wildcards):
+    dataset = dataset_of(wildcards.dataset)
+    keys = ("name", "parser", "root", "csv", "expected", "options")
+    return {key: dataset[key] for key in keys if key in dataset}
+
+
+def image_root(wildcards):
+    return dataset_of(wildcards.dataset).get(
+        "root", f"{RESOURCES}/datasets/{wildcards.dataset}/images"
+    )
+
+
+# What the rules of report.smk ask for
+
+
+def all_runs(file):
+    """The named file of every run of a study on a dataset."""
+    pattern = (
+        f"<results>/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fold}}/{file}"
+    )
+    return lambda wildcards: runs(wildcards.study, wildcards.dataset, pattern)
+
+
+def shown_embeddings(wildcards):
+    """Maps and galleries show the first seed."""
+    study = study_of(wildcards.study)
+    return [
+        path
+        for method in study["methods"]
+        for path in folds_of(
+            wildcards.study,
+            wildcards.dataset,
+            method,
+            study["seeds"][0],
+            "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embeddings.safetensors",
+        )
+    ]
+
+
+def figure_inputs(wildcards):
+    """Only what a figure shows, so that it is made as soon as that is there."""
+    inputs = {"evaluations": evaluations(wildcards)}
+    if wildcards.figure == "curves":
+        inputs["histories"] = all_runs("history.csv")(wildcards)
+        inputs["runs"] = all_runs("run.json")(wildcards)
+    if wildcards.figure in ("map", "gallery"):
+        folder = packed(
+            wildcards.study,
+            wildcards.dataset,
+            next(iter(study_of(wildcards.study)["methods"])),
+        )
+        inputs["embeddings"] = shown_embeddings(wildcards)
+        inputs["index"] = f"<resources>/datasets/{wildcards.dataset}/images.csv"
+        inputs["split"] = f"<results>/{wildcards.study}/{wildcards.dataset}/split.json"
+        inputs["pack"] = [
+            f"{folder}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")
+        ]
+    return inputs
+
+
+def study_figures(kind):
+    return lambda wildcards: expand(
+        "<results>/{study}/figures/{dataset}_{figure}.{kind}",
+        study=wildcards.study,
+        dataset=study_of(wildcards.study)["datasets"],
+        figure=FIGURES,
+        kind=kind,
+    )
+
+
+def study_tables(wildcards):
+    return expand(
+        "<results>/{study}/{dataset}/table.{kind}",
+        study=wildcards.study,
+        dataset=study_of(wildcards.study)["datasets"],
+        kind=("md", "csv", "tex"),
+    )
+
+
+def study_runs(wildcards):
+    pattern = "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/run.json"
+    datasets = study_of(wildcards.study)["datasets"]
+    return [
+        path for dataset in datasets for path in runs(wildcards.study, dataset, pattern)
+    ]

@@ -1,0 +1,126 @@
+# fetch → verify → index → pack: a dataset from its sources to a memory map, once for all studies
+
+
+rule fetch:
+    output:
+        "<resources>/datasets/{dataset}/downloads/{file}",
+    log:
+        "<logs>/datasets/{dataset}/fetch/{file}.log",
+    benchmark:
+        "<logs>/datasets/{dataset}/fetch/{file}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    params:
+        entry=file_entry,
+    message:
+        "Fetching {wildcards.file} of {wildcards.dataset}"
+    script:
+        "../scripts/fetch.py"
+
+
+rule verify:
+    input:
+        lambda wildcards: expand(
+            "<resources>/datasets/{dataset}/downloads/{file}",
+            dataset=wildcards.dataset,
+            file=dataset_files(wildcards),
+        ),
+    output:
+        "<resources>/datasets/{dataset}/verified.json",
+    log:
+        "<logs>/datasets/{dataset}/verify.log",
+    benchmark:
+        "<logs>/datasets/{dataset}/verify.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=60,
+    params:
+        files=lambda wildcards: dataset_of(wildcards.dataset)["files"],
+    message:
+        "Verifying the checksums of {wildcards.dataset}"
+    script:
+        "../scripts/verify.py"
+
+
+rule index:
+    input:
+        "<resources>/datasets/{dataset}/verified.json",
+    output:
+        "<resources>/datasets/{dataset}/images.csv",
+    log:
+        "<logs>/datasets/{dataset}/index.log",
+    benchmark:
+        "<logs>/datasets/{dataset}/index.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 2
+    resources:
+        mem_mb=2000,
+        runtime=120,
+    params:
+        dataset=parser_settings,
+        root=image_root,
+    message:
+        "Indexing the images of {wildcards.dataset}"
+    script:
+        "../scripts/index.py"
+
+
+rule pack:
+    input:
+        "<resources>/datasets/{dataset}/images.csv",
+    output:
+        pixels="<resources>/datasets/{dataset}/packed/{resize}/pixels.bin",
+        shapes="<resources>/datasets/{dataset}/packed/{resize}/shapes.npy",
+        pack="<resources>/datasets/{dataset}/packed/{resize}/pack.json",
+    log:
+        "<logs>/datasets/{dataset}/pack/{resize}.log",
+    benchmark:
+        "<logs>/datasets/{dataset}/pack/{resize}.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 2
+    resources:
+        mem_mb=2000,
+        runtime=240,
+    params:
+        root=image_root,
+    message:
+        "Packing {wildcards.dataset}, {wildcards.resize} size"
+    script:
+        "../scripts/pack.py"
+
+
+rule split:
+    input:
+        "<resources>/datasets/{dataset}/images.csv",
+    output:
+        "<results>/{study}/{dataset}/split.json",
+    log:
+        "<logs>/{study}/{dataset}/split.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/split.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        scheme=lambda wildcards: settings.split_of(
+            study_of(wildcards.study), wildcards.dataset
+        ),
+        classes=lambda wildcards: study_of(wildcards.study)["datasets"][
+            wildcards.dataset
+        ].get("classes"),
+    message:
+        "Splitting {wildcards.dataset} for {wildcards.study}"
+    script:
+        "../scripts/split.py"

@@ -1,0 +1,60 @@
+# train (one job a run) → embed (once a fold)
+
+
+rule train:
+    input:
+        index="<resources>/datasets/{dataset}/images.csv",
+        split="<results>/{study}/{dataset}/split.json",
+        pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
+        pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
+        own_code=lambda wildcards: settings.user_modules(training_of(wildcards)),
+    output:
+        model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
+        history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
+        record="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/run.json",
+    log:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/train.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/train.tsv"
+    conda:
+        "../../envs/train.yaml"
+    threads: 8 if GPU else 1
+    resources:
+        mem_mb=8000,
+        runtime=1440,
+        gpu=1 if GPU else 0,
+    params:
+        configuration=training_of,
+        state=state_of,
+    message:
+        "Training {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
+    script:
+        "../scripts/train.py"
+
+
+rule embed:
+    input:
+        index="<resources>/datasets/{dataset}/images.csv",
+        split="<results>/{study}/{dataset}/split.json",
+        pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
+        model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
+    output:
+        "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embeddings.safetensors",
+    log:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embed.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embed.tsv"
+    conda:
+        "../../envs/train.yaml"
+    threads: 8 if GPU else 1
+    resources:
+        mem_mb=8000,
+        runtime=60,
+        gpu=1 if GPU else 0,
+    params:
+        configuration=training_of,
+        state=state_of,
+    message:
+        "Embedding the test images by {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
+    script:
+        "../scripts/embed.py"

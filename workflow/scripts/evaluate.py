@@ -1,0 +1,33 @@
+"""All metrics of one view of an experiment's folds."""
+
+import faiss
+from recheck.data.index import read_index
+from recheck.data.splits import read_split
+from recheck.evaluation.embeddings import read_embeddings
+from recheck.evaluation.views import evaluate_view
+from recheck.files import write_json
+from recheck.job import job
+
+with job(snakemake):
+    wildcards, params = snakemake.wildcards, snakemake.params
+    faiss.omp_set_num_threads(snakemake.threads)
+    indices = read_split(snakemake.input.split, 0)["test"]
+    labels = read_index(snakemake.input.index)["label"].to_numpy()[indices]
+    result = evaluate_view(
+        wildcards.view,
+        [read_embeddings(path)["test"] for path in snakemake.input.embeddings],
+        labels,
+        params.configuration["evaluation"]["metrics"],
+        reduction=params.configuration.get("reduction"),
+        device=search_device(snakemake.config["device"]),
+        seed=int(wildcards.seed),
+    )
+    write_json(
+        snakemake.output[0],
+        {
+            **{key: wildcards[key] for key in ("study", "dataset", "method")},
+            "seed": int(wildcards.seed),
+            "view": wildcards.view,
+            **result,
+        },
+    )

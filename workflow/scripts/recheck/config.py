@@ -1,0 +1,246 @@
+"""Studies and datasets as their YAML files say them: read, checked, and resolved into the runs they ask for.
+
+Imported while Snakemake parses the workflow, so nothing heavy is imported here.
+"""
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, relevance
+
+from recheck.errors import UserError, nearest
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+# What a run is trained with. A change of any of these is another run; a change of anything else is not.
+TRAINING_KEYS = (
+    "model",
+    "transforms",
+    "sampler",
+    "loss",
+    "miner",
+    "optimisers",
+    "scheduler",
+    "schedule",
+    "selection",
+    "precision",
+)
+EVALUATION_KEYS = ("evaluation", "reduction")
+METRIC = re.compile(r"P@1|RP|MAP@R|NMI|AMI|R@[1-9][0-9]*")
+METRIC_NAMES = ("P@1", "RP", "MAP@R", "NMI", "AMI", "R@1", "R@2", "R@4", "R@8")
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A YAML mapping; duplicate keys are refused, because YAML would silently keep the last."""
+    try:
+        value = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise UserError(f"{path}{where}: not valid YAML ({getattr(error, 'problem', None) or error}).") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a mapping of keys to values, found {_described(value)}.")
+    return value
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, (str, int, float)) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' appears twice", key_node.start_mark)
+            seen.add(key if isinstance(key, (str, int, float)) else id(key_node))
+        return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 reads 1e-4 as text; scientists write it, and mean a number.
+_UniqueKeyLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9]+)$"),
+    list("-+0123456789."),
+)
+
+
+def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
+    """Check against workflow/schemas/<schema_name>.schema.yaml; the first fault becomes one sentence."""
+    schema = yaml.safe_load((SCHEMAS / f"{schema_name}.schema.yaml").read_text(encoding="utf-8"))
+    errors = list(Draft202012Validator(schema).iter_errors(value))
+    if errors:
+        raise UserError(f"{source}: {_sentence(max(errors, key=_telling))}")
+
+
+def _telling(error: ValidationError) -> tuple:
+    """A misspelt key explains more than the key that is missing because of it."""
+    return error.validator == "additionalProperties", relevance(error)
+
+
+def _sentence(error: ValidationError) -> str:
+    while error.context:
+        error = max(error.context, key=_telling)
+    key = ".".join(str(part) for part in error.absolute_path)
+    inside = f" in '{key}'" if key else ""
+    if error.validator == "additionalProperties":
+        known = error.schema.get("properties", {})
+        unknown = next(name for name in error.instance if name not in known)
+        return f"unknown key '{unknown}'{inside}; {nearest(str(unknown), known)}."
+    if error.validator == "required":
+        missing = next(name for name in error.validator_value if name not in error.instance)
+        return f"key '{missing}' is missing{inside}."
+    if error.validator == "enum":
+        return f"'{key}' is {_described(error.instance)}; {nearest(str(error.instance), map(str, error.validator_value))}."
+    if error.validator == "type":
+        wanted = error.validator_value if isinstance(error.validator_value, str) else " or ".join(error.validator_value)
+        return f"'{key}' must be of type {wanted}, found {_described(error.instance)}."
+    if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
+        return f"the name '{error.instance}'{inside} may only have lower-case letters, digits, '_' and '-'."
+    return f"'{key}': {error.message}."
+
+
+def _described(value: Any) -> str:
+    kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
+    return kinds.get(type(value), f"{type(value).__name__} '{value}'")
+
+
+def names_in(folders: Iterable[str | Path]) -> dict[str, Path]:
+    """The YAML files of the folders by their name; an earlier folder wins."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(Path(folder).glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[str, Any]:
+    if name not in paths:
+        raise UserError(f"{source}: there is no dataset '{name}'; {nearest(name, paths)} (config/datasets/*.yaml).")
+    dataset = read_yaml(paths[name])
+    validate(dataset, "dataset", paths[name])
+    return {"name": name, "files": [], "options": {}, **dataset}
+
+
+def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
+    """A study, checked on its own: shape, spelling of metrics and of the library's class names."""
+    if name not in paths:
+        raise UserError(f"There is no study '{name}'; {nearest(name, paths)} (config/studies/*.yaml).")
+    path = paths[name]
+    study = read_yaml(path)
+    validate(study, "study", path)
+    study = {"name": name, "views": ["concatenated", "separated"], **study}
+    study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
+    for dataset in study["datasets"]:
+        for method in study["methods"]:
+            _check_run(resolve(study, dataset, method), f"{path}, method '{method}'")
+    return study
+
+
+def restrict(study: dict[str, Any], key: str, chosen: list | None) -> dict[str, Any]:
+    """Only the chosen seeds or methods of a study (`--config seeds=[0,1] methods=[triplet]`)."""
+    if chosen is None:
+        return study
+    if key == "seeds":
+        return {**study, "seeds": chosen}
+    for name in chosen:
+        if name not in study["methods"]:
+            known = nearest(name, study["methods"])
+            raise UserError(f"config 'methods': study '{study['name']}' has no method '{name}'; {known}.")
+    return {**study, "methods": {name: spec for name, spec in study["methods"].items() if name in chosen}}
+
+
+def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
+    """All settings of a method on a dataset: the protocol, then the dataset's, then the method's own."""
+    if method not in study["methods"]:
+        raise UserError(f"Study '{study['name']}' has no method '{method}'; {nearest(method, study['methods'])}.")
+    row = study["methods"][method]
+    resolved: dict[str, Any] = {}
+    for layer in (study["protocol"], study["datasets"][dataset], row, row.get("datasets", {}).get(dataset, {})):
+        own = {key: value for key, value in layer.items() if key not in ("label", "datasets", "classes")}
+        resolved = merge(resolved, own)
+    return resolved
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Mappings are merged key by key; anything else, and a part of another `class`, is replaced."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    if "class" in over and over["class"] != base.get("class"):
+        return over
+    return {**base, **{key: merge(base[key], value) if key in base else value for key, value in over.items()}}
+
+
+def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
+    return {key: resolved[key] for key in TRAINING_KEYS if resolved.get(key) is not None}
+
+
+def evaluation_part(resolved: dict[str, Any]) -> dict[str, Any]:
+    return {key: resolved[key] for key in EVALUATION_KEYS if resolved.get(key) is not None}
+
+
+def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
+    """The split scheme of a dataset, which all methods of the study share."""
+    return merge(study["protocol"]["split"], study["datasets"][dataset].get("split", {}))
+
+
+def folds_of(resolved: dict[str, Any]) -> int:
+    """How many checkpoints a method has: the split's folds, unless the method says otherwise."""
+    return resolved.get("folds") or resolved["split"].get("folds", 1)
+
+
+def user_modules(configuration: Any) -> list[str]:
+    """Files beside the Snakefile that hold a `module:Class` of the configuration: an edit there is another run."""
+    found: set[str] = set()
+    if isinstance(configuration, dict):
+        for value in configuration.values():
+            found.update(user_modules(value))
+    elif isinstance(configuration, list):
+        for value in configuration:
+            found.update(user_modules(value))
+    elif isinstance(configuration, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", configuration):
+        path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
+        if path.is_file():
+            found.add(str(path))
+    return sorted(found)
+
+
+def _check_run(resolved: dict[str, Any], source: str) -> None:
+    evaluation = resolved["evaluation"]
+    selection = resolved["selection"]
+    metrics = {
+        "evaluation.metrics": evaluation["metrics"],
+        "evaluation.table": evaluation["table"],
+        "selection.metric": [selection["metric"]] if "metric" in selection else [],
+        "selection.also": selection.get("also", []),
+    }
+    for key, names in metrics.items():
+        for name in names:
+            if not METRIC.fullmatch(name):
+                raise UserError(f"{source}: unknown metric '{name}' in '{key}'; {nearest(name, METRIC_NAMES)}, any R@k.")
+    for name in evaluation["table"]:
+        if name not in evaluation["metrics"]:
+            raise UserError(f"{source}: 'evaluation.table' names '{name}', which 'evaluation.metrics' does not compute.")
+    for part, library in (("loss", "losses"), ("miner", "miners")):
+        name = (resolved.get(part) or {}).get("class")
+        known = _library_classes(library)
+        if name and ":" not in name and known and name not in known:
+            raise UserError(f"{source}: unknown class '{name}' in '{part}'; {nearest(name, known)}, or 'module:Class'.")
+    if resolved["schedule"]["epochs"] > 0 and not resolved.get("loss"):
+        raise UserError(f"{source}: trains for {resolved['schedule']['epochs']} epochs but has no 'loss'.")
+
+
+def _library_classes(package: str) -> list[str]:
+    """The class names of pytorch-metric-learning's subpackage, read from its source: importing it takes seconds."""
+    spec = importlib.util.find_spec("pytorch_metric_learning")
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    source = Path(spec.submodule_search_locations[0], package, "__init__.py").read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return sorted({alias.asname or alias.name for node in imports for alias in node.names})

@@ -1,0 +1,1 @@
+"""Datasets: fetch, verify, index, pack, transform, split."""

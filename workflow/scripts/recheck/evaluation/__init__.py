@@ -1,0 +1,1 @@
+"""Exact retrieval metrics of embeddings."""

@@ -1,0 +1,123 @@
+"""Retrieval metrics of embeddings, all from one pass over the neighbours.
+
+For a query with R other items of its class: P@1 is whether the nearest is of its class, RP the share of its class
+among the R nearest, MAP@R the mean over the first R places of (right here) x (precision so far), R@k whether any of
+the k nearest is of its class. Each is a plain mean over queries. Items alone in their class (R = 0) are no queries
+in any of these, R@k included, but stay where others have to be told from them.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from recheck.errors import UserError, nearest
+from recheck.evaluation import clustering
+from recheck.evaluation.search import BLOCK, Search
+
+AT_R = ("RP", "MAP@R")
+CLUSTERING = ("NMI", "AMI")
+RECALL = re.compile(r"R@([1-9][0-9]*)")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse metrics that do not exist."""
+    for name in names:
+        if not (name == "P@1" or name in AT_R or name in CLUSTERING or RECALL.fullmatch(name)):
+            hint = nearest(name.upper(), ("P@1", *AT_R, "R@1", *CLUSTERING))
+            raise UserError(f"There is no metric '{name}': {hint} (and R@k with any whole k from 1).")
+
+
+def evaluate(
+    embeddings: np.ndarray,
+    labels: np.ndarray,
+    metrics: Sequence[str],
+    gallery: np.ndarray | None = None,
+    gallery_labels: np.ndarray | None = None,
+    device: str = "cpu",
+    seed: int = 0,
+    block: int = BLOCK,
+) -> dict[str, float]:
+    """The named metrics, as fractions, in the given order.
+
+    Embeddings are taken as they are: normalise before. Without a gallery each row is searched among the others.
+    NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``.
+    """
+    check_names(metrics)
+    labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
+    for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, places)):
+        if names.shape != (len(rows),):
+            raise UserError(f"There are {len(rows)} embeddings but labels of shape {names.shape}: one each is needed.")
+    by_neighbours = [name for name in metrics if name not in CLUSTERING]
+    by_clusters = [name for name in metrics if name in CLUSTERING]
+    values = {}
+    if by_neighbours:
+        values |= _retrieval(embeddings, labels, by_neighbours, gallery, places, device, block)
+    if by_clusters:
+        values |= clustering.evaluate(embeddings, labels, by_clusters, seed)
+    return {name: values[name] for name in metrics}
+
+
+def _retrieval(
+    embeddings: np.ndarray,
+    labels: np.ndarray,
+    metrics: Sequence[str],
+    gallery: np.ndarray | None,
+    places: np.ndarray,
+    device: str,
+    block: int,
+) -> dict[str, float]:
+    _, codes = np.unique(np.concatenate((labels, places)), return_inverse=True)
+    labels, places = codes[: len(labels)], codes[len(labels) :]
+    relevant = np.bincount(places, minlength=codes.max(initial=0) + 1)[labels] - (gallery is None)
+    queries = np.flatnonzero(relevant > 0)
+    if not len(queries):
+        raise UserError(
+            f"None of the {len(labels)} images has another of its class to be found: retrieval needs classes with at "
+            "least two images."
+        )
+    depth = np.full(len(labels), max(_depth(name) for name in metrics))
+    if any(name in AT_R for name in metrics):
+        depth = np.maximum(depth, relevant)
+    queries = queries[np.argsort(-depth[queries], kind="stable")]  # so that one large class deepens few blocks only
+
+    search = Search(embeddings if gallery is None else gallery, device)
+    embeddings = np.asarray(embeddings)
+    values = {name: np.empty(len(queries)) for name in metrics}
+    for part in _parts(depth[queries], block):
+        rows = queries[part]
+        found = search.nearest(embeddings[rows], int(depth[rows].max()), rows if gallery is None else None, block)
+        hits = places[found] == labels[rows, None]
+        for name in metrics:
+            values[name][part] = _values(name, hits, relevant[rows])
+    return {name: math.fsum(of_queries) / len(queries) for name, of_queries in values.items()}
+
+
+def _depth(name: str) -> int:
+    """How many neighbours a metric needs, whatever the query."""
+    recall = RECALL.fullmatch(name)
+    return int(recall[1]) if recall else 1
+
+
+def _parts(depth: np.ndarray, block: int) -> Iterator[slice]:
+    """Slices of rows with falling depths, each of at most ``block`` neighbours and few enough embeddings to copy."""
+    start = 0
+    while start < len(depth):
+        stop = start + max(1, min(4096, block // int(depth[start])))
+        yield slice(start, stop)
+        start = stop
+
+
+def _values(name: str, hits: np.ndarray, relevant: np.ndarray) -> np.ndarray:
+    """A metric of each query. Sums run from the first place on, so zeros behind place R do not change a bit."""
+    if name == "P@1":
+        return hits[:, 0]
+    if name not in AT_R:
+        return hits[:, : _depth(name)].any(axis=1)
+    place = np.arange(1, hits.shape[1] + 1)
+    hits = hits & (place <= relevant[:, None])
+    if name == "RP":
+        return hits.sum(axis=1) / relevant
+    precision = np.cumsum(hits, axis=1) / place
+    return np.cumsum(precision * hits, axis=1)[:, -1] / relevant

@@ -1,0 +1,229 @@
+"""Exact nearest neighbours whose order does not depend on device, library, threads or block size.
+
+The order is *defined*: by the squared Euclidean distance of the float32 vectors, computed in float64 by
+``_distances``, ties by the smaller index. Computing all distances that way would be slow, so a float32 search
+proposes candidates and a bound of its rounding error tells which part of its order is already certain:
+
+- two neighbouring candidates that lie further apart than twice the bound are in the right order;
+- the others form groups, and only those are put in order by their float64 distances;
+- such a clear gap behind the k-th place proves that nothing outside the candidates belongs among the first k.
+
+Queries without that proof (many duplicates, nearly collapsed embeddings) are compared with the whole gallery in
+float64. Memory grows with the block, not with queries x gallery.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from recheck.errors import UserError
+
+SPARE = 8  # candidates beyond k in which a clear gap is looked for
+BLOCK = 1 << 20  # numbers in a block of candidates
+SCAN = 1 << 22  # float64 numbers in a block of a full scan
+GPU_MOST = 2048  # neighbours that faiss can select on a GPU
+GPU_SCRATCH = 256 << 20  # bytes; faiss' own default takes 1.5 GB away from the model beside it
+
+
+class Search:
+    """The nearest rows of one gallery, for any number of calls."""
+
+    def __init__(self, gallery: np.ndarray, device: str = "cpu"):
+        self.gallery, norms = checked(gallery)
+        self.reach = norms.max(initial=0.0)
+        self.device = str(device)
+
+    def nearest(self, queries: np.ndarray, k: int, own: np.ndarray | None = None, block: int = BLOCK) -> np.ndarray:
+        """Gallery indices (queries, k) of the nearest rows, nearest first.
+
+        ``own`` says which gallery row each query itself is; that row, and not its duplicates, is left out.
+        There are fewer than k columns if the gallery has fewer rows to offer.
+        """
+        queries, norms = checked(queries)
+        if queries.shape[1] != self.gallery.shape[1]:
+            raise ValueError(f"queries have {queries.shape[1]} dimensions, the gallery has {self.gallery.shape[1]}")
+        k = min(k, len(self.gallery) - (own is not None))
+        found = np.empty((len(queries), max(k, 0)), dtype=np.int64)
+        if found.size:
+            for part in blocks(len(queries), block // (k + SPARE)):
+                mine = None if own is None else own[part]
+                found[part] = self._block(queries[part], norms[part], k, mine)
+        return found
+
+    def _block(self, queries: np.ndarray, norms: np.ndarray, k: int, own: np.ndarray | None) -> np.ndarray:
+        distance, index = self._candidates(queries, min(k + SPARE + (own is not None), len(self.gallery)))
+        if own is not None:
+            distance, index = _without(own, distance, index)
+        bound = _rounding(np.float32, queries.shape[1], norms + self.reach)
+        clear = np.diff(distance.astype(np.float64), axis=1) > 2 * bound[:, None]
+        complete = index.shape[1] == len(self.gallery) - (own is not None)
+        proven = np.isfinite(bound) & (complete | clear[:, k - 1 :].any(axis=1))
+
+        group = np.zeros(index.shape, dtype=np.int32)
+        np.cumsum(clear, axis=1, out=group[:, 1:])
+        close = np.zeros(index.shape, dtype=bool)
+        close[:, 1:] |= ~clear
+        close[:, :-1] |= ~clear
+        close &= (group <= group[:, k - 1 : k]) & proven[:, None]
+        row, column = np.nonzero(close)
+        exact = np.zeros(index.shape)
+        exact[row, column] = self._distances(queries, row, index[row, column])
+
+        found = index[:, :k]
+        again = np.flatnonzero(close.any(axis=1))
+        order = np.lexsort((index[again], exact[again], group[again]))[:, :k]
+        found[again] = np.take_along_axis(index[again], order, axis=1)
+        unsure = np.flatnonzero(~proven)
+        if len(unsure):
+            found[unsure] = self._scan(queries[unsure], k, None if own is None else own[unsure])
+        return found
+
+    def _candidates(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Float32 squared distances and indices of the nearest rows, as the library orders them."""
+        import faiss  # takes a second to load, and the workflow imports this package for its names only
+
+        on_gpu = self.device.startswith("cuda")
+        if on_gpu and count > GPU_MOST:
+            warnings.warn(
+                f"A GPU can select {GPU_MOST} neighbours at most: larger classes are searched on CPU.", stacklevel=2
+            )
+        if not on_gpu or count > GPU_MOST:
+            return faiss.knn(queries, self.gallery, count)
+        number = int(self.device.partition(":")[2] or -1)
+        return in_pieces(lambda part: faiss.knn_gpu(self._resources, part, self.gallery, count, device=number), queries)
+
+    @cached_property
+    def _resources(self):
+        import faiss
+
+        resources = faiss.StandardGpuResources()
+        resources.setTempMemory(GPU_SCRATCH)
+        return resources
+
+    @cached_property
+    def _copy_of(self) -> np.ndarray:
+        """For every gallery row the first row with the same bytes, so that copies are compared only once."""
+        rows = self.gallery.view(np.dtype((np.void, self.gallery.itemsize * self.gallery.shape[1]))).ravel()
+        _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+        return first[inverse]
+
+    def _scan(self, queries: np.ndarray, k: int, own: np.ndarray | None) -> np.ndarray:
+        """The same answer from a float64 product with the whole gallery.
+
+        Taken about the gallery's mean, so that a cloud that is small against its distance from the origin
+        keeps its digits.
+        """
+        found = np.empty((len(queries), k), dtype=np.int64)
+        centre = self.gallery.mean(axis=0, dtype=np.float64).astype(np.float32).astype(np.float64)
+        for part in blocks(len(queries), SCAN // len(self.gallery)):
+            near = queries[part] - centre
+            squares = np.einsum("ij,ij->i", near, near)
+            distance = np.empty((len(near), len(self.gallery)))
+            reach = 0.0
+            for columns in blocks(len(self.gallery), SCAN // self.gallery.shape[1]):
+                far = self.gallery[columns] - centre
+                far_squares = np.einsum("ij,ij->i", far, far)
+                distance[:, columns] = squares[:, None] + far_squares - 2 * (near @ far.T)
+                reach = max(reach, far_squares.max() ** 0.5)
+            if own is not None:
+                distance[np.arange(len(near)), own[part]] = np.inf
+            bound = _rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
+            limit = np.partition(distance, k - 1, axis=1)[:, k - 1] + 2 * bound
+            for row, number in enumerate(range(part.start, part.stop)):
+                index = np.flatnonzero(distance[row] <= limit[row])
+                distinct, inverse = np.unique(self._copy_of[index], return_inverse=True)
+                exact = self._distances(queries, np.full(len(distinct), number), distinct)[inverse]
+                found[number] = index[np.lexsort((index, exact))[:k]]
+        return found
+
+    def _distances(self, queries: np.ndarray, row: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """The distance that defines the order, of pairs of a query and a gallery row.
+
+        Summed by halves in a fixed order, so that no instruction set or thread count changes a bit.
+        """
+        result = np.empty(len(row))
+        for part in blocks(len(row), (1 << 17) // queries.shape[1]):
+            terms = queries[row[part]].astype(np.float64)
+            terms -= self.gallery[index[part]]
+            terms *= terms
+            width = terms.shape[1]
+            while width > 1:
+                half = (width + 1) // 2
+                terms[:, : width - half] += terms[:, half:width]
+                width = half
+            result[part] = terms[:, 0]
+        return result
+
+
+def neighbours(queries: np.ndarray, k: int, gallery: np.ndarray | None = None, device: str = "cpu") -> np.ndarray:
+    """Indices (n, at most k) of the nearest gallery rows; without a gallery, of the other queries."""
+    own = np.arange(len(queries)) if gallery is None else None
+    return Search(queries if gallery is None else gallery, device).nearest(queries, k, own)
+
+
+def checked(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Embeddings as contiguous float32 with their float64 norms; NaN and infinity are refused."""
+    with np.errstate(over="ignore"):
+        embeddings = np.ascontiguousarray(embeddings, dtype=np.float32)
+    if embeddings.ndim != 2 or not embeddings.shape[1]:
+        raise UserError(f"Embeddings must be a table of rows and dimensions, not of shape {embeddings.shape}.")
+    squares = np.einsum("ij,ij->i", embeddings, embeddings, dtype=np.float64)  # float32 squares can't overflow float64
+    bad = np.flatnonzero(~np.isfinite(squares))
+    if len(bad):
+        raise UserError(
+            f"{len(bad)} of {len(embeddings)} embeddings contain NaN or infinity (the first is row {bad[0]}): "
+            "the model has diverged; lower its learning rate and train it again."
+        )
+    return embeddings, np.sqrt(squares)
+
+
+def blocks(count: int, size: int) -> Iterator[slice]:
+    size = max(1, size)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def in_pieces(
+    search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], queries: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """``search(queries)``, with half as many queries at a time whenever the device runs out of memory."""
+    size, start, results = len(queries), 0, []
+    while start < len(queries):
+        try:
+            results.append(search(queries[start : start + size]))
+            start += size
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            if size == 1:
+                raise UserError(
+                    "The GPU has no memory left to search for the neighbours of a single image: end other programs "
+                    "that use it, or evaluate with `device: cpu`."
+                ) from error
+            size //= 2
+    distances, indices = zip(*results, strict=True)
+    return np.concatenate(distances), np.concatenate(indices)
+
+
+def _without(own: np.ndarray, distance: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Candidates less the query itself; if its duplicates have crowded it out, less the farthest."""
+    last = index.shape[1] - 1
+    hit = index == own[:, None]
+    drop = np.where(hit.any(axis=1), hit.argmax(axis=1), last)
+    keep = np.arange(last) + (np.arange(last) >= drop[:, None])
+    return np.take_along_axis(distance, keep, axis=1), np.take_along_axis(index, keep, axis=1)
+
+
+def _rounding(dtype: type, dimensions: int, reach: np.ndarray) -> np.ndarray:
+    """How far a squared distance |x|^2 + |y|^2 - 2xy in ``dtype`` can be from the true one.
+
+    The classical bound for sums in any order, for |x| + |y| <= ``reach``, with some room for the few operations
+    around the sums and for ``_distances``; plus underflow, and no bound at all where the sums could overflow.
+    """
+    limits = np.finfo(dtype)
+    operations = dimensions + 32
+    share = operations * float(limits.eps) / 2
+    relative = share / (1 - share) if share < 1 else np.inf
+    bound = relative * reach**2 + 4 * operations * float(limits.tiny)
+    return np.where(reach**2 < float(limits.max) / 4, bound, np.inf)

@@ -1,0 +1,1 @@
+"""What a row of a table trains with: losses, miners, samplers, optimisers."""

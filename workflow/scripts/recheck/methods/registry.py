@@ -1,0 +1,66 @@
+"""From a YAML part such as ``{class: TripletMarginLoss, margin: 0.1}`` to the object it names."""
+
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+from recheck.errors import UserError, nearest
+
+
+def find(name: str, modules: list[ModuleType], what: str) -> Any:
+    """The class called ``name`` in one of the modules, or anywhere as ``module:Class``."""
+    if ":" in name:
+        module_name, _, attribute = name.partition(":")
+        try:
+            return getattr(importlib.import_module(module_name), attribute)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"{what} '{name}': no module '{error.name}' can be imported; put {error.name}.py beside the Snakefile."
+            ) from error
+        except AttributeError:
+            raise UserError(f"{what} '{name}': module '{module_name}' has no '{attribute}'.") from None
+    for module in modules:
+        found = getattr(module, name, None)
+        if inspect.isclass(found):
+            return found
+    known = {key for module in modules for key, value in vars(module).items() if inspect.isclass(value)}
+    raise UserError(f"Unknown {what} '{name}'; {nearest(name, known)}, or 'module:Class'.")
+
+
+def build(spec: dict[str, Any], modules: list[ModuleType], what: str, **context: Any) -> Any:
+    """Make the object a part describes.
+
+    Arguments that only the run knows (``num_classes``, ``embedding_size``, …) are passed where the class asks for
+    them and the part does not set them. A nested part (a distance, a reducer, a regulariser) is built first.
+    """
+    cls = find(spec["class"], modules, what)
+    arguments = {key: _nested(value, what) for key, value in spec.items() if key != "class"}
+    accepted = _accepted(cls)
+    for key in arguments:
+        if key not in accepted:
+            raise UserError(f"{what} '{spec['class']}' has no argument '{key}'; {nearest(key, accepted)}.")
+    filled = {key: value for key, value in context.items() if key in accepted and key not in arguments}
+    try:
+        return cls(**arguments, **filled)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UserError(f"{what} '{spec['class']}' refuses its arguments {arguments}: {error}.") from error
+
+
+def _accepted(cls: Any) -> set[str]:
+    """Names of a class's arguments, those it hands on to its parents (``**kwargs``) included."""
+    names: set[str] = set()
+    for parent in inspect.getmro(cls) if inspect.isclass(cls) else (cls,):
+        parameters = inspect.signature(parent).parameters.values()
+        names.update(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            break
+    return names
+
+
+def _nested(value: Any, what: str) -> Any:
+    if isinstance(value, dict) and "class" in value:
+        from pytorch_metric_learning import distances, reducers, regularizers
+
+        return build(value, [distances, reducers, regularizers], what)
+    return value

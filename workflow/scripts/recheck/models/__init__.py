@@ -1,0 +1,1 @@
+"""Networks: backbones with their own input normalisation, and heads."""

@@ -1,0 +1,77 @@
+"""The model every run trains: images as bytes in, embeddings out."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from recheck.errors import UserError
+from recheck.files import atomic, fingerprint
+from recheck.methods.registry import build
+from recheck.models.backbones import build_backbone
+
+
+class Linear(nn.Linear):
+    """The usual head: one linear layer with bias, PyTorch's initialisation."""
+
+    def __init__(self, features: int, dim: int, bias: bool = True):
+        super().__init__(features, dim, bias)
+
+
+class Identity(nn.Identity):
+    """No head: the backbone's own features are the embedding."""
+
+
+class EmbeddingModel(nn.Module):
+    """Backbone and head. It takes uint8 RGB images and normalises them itself, so that it happens exactly once."""
+
+    def __init__(self, spec: dict[str, Any], load_weights: bool = True):
+        super().__init__()
+        backbone = build_backbone(spec["backbone"], load_weights)
+        self.backbone = backbone.network
+        self.head = build(spec["head"], [sys.modules[__name__]], "head", features=backbone.features)
+        self.dim = spec["head"].get("dim", backbone.features)
+        self.frozen_batch_norm = spec.get("batch_norm", "trained") == "frozen"
+        self.register_buffer("mean", torch.tensor(backbone.mean).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.std).view(1, -1, 1, 1), persistent=False)
+        self.to(memory_format=torch.channels_last)
+
+    def train(self, mode: bool = True) -> "EmbeddingModel":
+        """Frozen batch-norm keeps its statistics in training too; its scale and shift are still trained."""
+        super().train(mode)
+        if self.frozen_batch_norm:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        normalised = (images.float() - self.mean) / self.std
+        return self.head(self.backbone(normalised.contiguous(memory_format=torch.channels_last)))
+
+
+def save_model(path: str | Path, weights: dict[str, torch.Tensor], model: dict[str, Any], run: str) -> None:
+    """Write weights as safetensors, with the model's own configuration and the fingerprint of its run."""
+    with atomic(path) as temporary:
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+        save_file(tensors, temporary, metadata={"model": json.dumps(model, sort_keys=True), "run": run})
+
+
+def load_model(path: str | Path, spec: dict[str, Any], device: torch.device) -> EmbeddingModel:
+    """The trained model, in evaluation mode; a file of another configuration is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
+    if fingerprint(json.loads(metadata.get("model", "{}"))) != fingerprint(spec):
+        raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
+    model = EmbeddingModel(spec, load_weights=False)
+    model.load_state_dict(weights)
+    return model.to(device).eval()

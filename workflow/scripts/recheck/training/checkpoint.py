@@ -1,0 +1,71 @@
+"""Resumable training state: whole or not used at all.
+
+The file is the SHA-256 of its payload, then the payload. The state before it is kept beside it until the new one is
+whole, so a kill in the middle of a write costs one save, never the run.
+"""
+
+import hashlib
+import io
+import logging
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recheck.files import atomic
+
+log = logging.getLogger("recheck")
+DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class StateFile:
+    """The state of one run, bound to the fingerprint of its configuration and data."""
+
+    def __init__(self, folder: str | Path, fingerprint: str):
+        self.folder = Path(folder)
+        self.current = self.folder / "state.bin"
+        self.previous = self.folder / "previous.bin"
+        self.fingerprint = fingerprint
+
+    def save(self, state: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        torch.save({"fingerprint": self.fingerprint, "state": state}, buffer)
+        payload = buffer.getbuffer()
+        with atomic(self.current) as temporary:
+            with temporary.open("wb") as file:
+                file.write(hashlib.sha256(payload).digest())
+                file.write(payload)
+            if self.current.exists():
+                self.current.replace(self.previous)
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest state that is whole and of this configuration; None to start from the beginning."""
+        for path in (self.current, self.previous):
+            stored = _read(path)
+            if stored is None:
+                continue
+            if stored["fingerprint"] == self.fingerprint:
+                return stored["state"]
+            log.warning("%s belongs to another configuration: it is not used, training starts anew.", path)
+        return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The content of a state file, or None if it is missing or not exactly what was written."""
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    digest, payload = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        log.warning("%s is damaged: it is not used.", path)
+        return None
+    try:
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        log.warning("%s cannot be read (%s): it is not used.", path, str(error).splitlines()[0])
+        return None

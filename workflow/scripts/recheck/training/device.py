@@ -1,0 +1,24 @@
+"""Where a run computes, and in which precision."""
+
+import contextlib
+
+import torch
+
+from recheck.errors import UserError
+
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is the GPU if there is one, else the CPU; a device that is asked for must be there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("config 'device' is cuda, but PyTorch sees no GPU: use `--config device=cpu` or auto.")
+    return torch.device(name)
+
+
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
+    """The forward pass's precision; losses are always computed in float32, outside of it."""
+    dtype = PRECISIONS[precision]
+    return torch.autocast(device.type, dtype) if dtype else contextlib.nullcontext()

@@ -1,0 +1,307 @@
+"""The one training loop: fold data → batches → model → loss → optimisers → evaluation → the best checkpoint.
+
+Everything a run does is a function of its configuration, seed, fold and data. Its state can be saved between any two
+steps, and a run continued from there ends with the same bits as one that was never stopped.
+"""
+
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from recheck.data import transforms
+from recheck.data.packed import PackedImages
+from recheck.errors import UserError
+from recheck.evaluation import metrics, views
+from recheck.methods.losses import build_loss, build_miner
+from recheck.methods.optimisers import build_optimisers, build_schedulers
+from recheck.methods.samplers import build_sampler
+from recheck.models.embedding import EmbeddingModel
+from recheck.progress import Progress
+from recheck.training.checkpoint import StateFile
+from recheck.training.device import PRECISIONS, autocast
+from recheck.training.history import Events, Row
+from recheck.training.interrupt import Interrupted, StopRequest
+from recheck.training.loading import embed, training_batches
+from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
+
+log = logging.getLogger("recheck")
+
+
+@dataclass(frozen=True)
+class FoldData:
+    """The images of one fold: what to train on, and what to choose the checkpoint by."""
+
+    images: PackedImages
+    labels: np.ndarray
+    roles: dict[str, np.ndarray]
+
+
+@dataclass
+class Outcome:
+    """A finished run: the chosen weights and how they came about."""
+
+    weights: dict[str, torch.Tensor]
+    history: list[Row]
+    best_epoch: int
+    best_value: float | None
+
+
+@dataclass
+class _Position:
+    """How far a run is. ``offset`` counts batches inside the current pass of the sampler."""
+
+    epoch: int = 0
+    step: int = 0
+    step_in_epoch: int = 0
+    drawn_passes: int = 0
+    offset: int = 0
+    loss_sum: float = 0.0
+    best_epoch: int = 0
+    best_value: float | None = None
+    finished: bool = False
+    history: list[Row] = field(default_factory=list)
+
+
+class Run:
+    """One (method, dataset, seed, fold), from its pretrained start to its best checkpoint."""
+
+    def __init__(
+        self,
+        configuration: dict[str, Any],
+        data: FoldData,
+        seed: int,
+        fold: int,
+        device: torch.device,
+        state: StateFile,
+        events: Path,
+        workers: int = 0,
+        stop: StopRequest | None = None,
+    ):
+        self.configuration, self.data = configuration, data
+        self.seed, self.fold = seed, fold
+        self.device, self.workers = device, workers
+        self.state_file, self.events_folder = state, events
+        self.stop = stop or StopRequest()
+        self.schedule = configuration["schedule"]
+        self.selection = configuration["selection"]
+        self.precision = configuration.get("precision", "float32")
+        self.eval_transform = transforms.build(configuration["transforms"]["eval"])
+        self.position = _Position()
+        self.drawn_pass: tuple[int, list[list[int]]] | None = None
+
+        seed_everything(derive(seed, fold, "start"))
+        self.model = EmbeddingModel(configuration["model"]).to(device)
+        self.best = _copy(self.model.state_dict())
+        if self.trains:
+            self._build_training()
+        seed_everything(derive(seed, fold, "run"))
+
+    @property
+    def trains(self) -> bool:
+        return self.schedule["epochs"] > 0
+
+    def _build_training(self) -> None:
+        configuration = self.configuration
+        self.train_indices = self.data.roles["train"]
+        classes, ranks = np.unique(self.data.labels[self.train_indices], return_inverse=True)
+        self.train_labels = ranks.astype(np.int64)
+        self.train_transform = transforms.build(configuration["transforms"]["train"])
+        self.sampler = build_sampler(configuration["sampler"], self.train_labels)
+        self.loss = build_loss(configuration["loss"], len(classes), self.model.dim).to(self.device)
+        self.miner = build_miner(configuration.get("miner"))
+        parts = {"backbone": self.model.backbone, "head": self.model.head, "loss": self.loss}
+        self.optimisers = build_optimisers(configuration["optimisers"], parts)
+        self.schedulers = build_schedulers(configuration.get("scheduler"), self.optimisers)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
+        self.epoch_steps = self.schedule.get("steps_per_epoch") or len(self._draw_pass(0))
+
+    def train(self) -> Outcome:
+        self._resume()
+        events = Events(self.events_folder, len(self.position.history))
+        try:
+            if not self.position.history:
+                self._end_epoch(events, started=None)
+            while self.trains and not self.position.finished:
+                self._train_epoch(events)
+        finally:
+            events.close()
+        position = self.position
+        return Outcome(self.best, position.history, position.best_epoch, position.best_value)
+
+    def _train_epoch(self, events: Events) -> None:
+        self.model.train()
+        position = self.position
+        started = (time.perf_counter(), position.step_in_epoch)
+        total = self.schedule["epochs"] * self.epoch_steps
+        with Progress(total=total, initial=position.step, unit="step", desc=f"epoch {position.epoch + 1}") as bar:
+            while position.step_in_epoch < self.epoch_steps:
+                for pixels, labels in self._remaining_batches():
+                    loss = self._step(pixels, labels)
+                    bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
+                    bar.update()
+                    self._stop_if_asked()
+        position.epoch += 1
+        for scheduler in self.schedulers.values():
+            scheduler.step()
+        self._end_epoch(events, started)
+
+    def _step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
+        position = self.position
+        with autocast(self.device, self.precision):
+            embeddings = self.model(pixels)
+        embeddings = embeddings.float()
+        mined = () if self.miner is None else (self.miner(embeddings, labels),)
+        loss = self.loss(embeddings, labels, *mined)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise UserError(
+                f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower 'optimisers.*.lr' "
+                f"or check the loss's settings; the last good state is kept in {self.state_file.folder}."
+            )
+        for optimiser in self.optimisers.values():
+            optimiser.zero_grad(set_to_none=True)
+        self.scaler.scale(loss).backward()
+        for optimiser in self.optimisers.values():
+            self.scaler.step(optimiser)
+        self.scaler.update()
+        position.loss_sum += value
+        position.step += 1
+        position.step_in_epoch += 1
+        position.offset += 1
+        return value
+
+    def _remaining_batches(self):
+        """Batches up to the end of the epoch or of the sampler's pass, whichever comes first."""
+        position = self.position
+        current = self._draw_pass(position.drawn_passes)
+        if position.offset >= len(current):
+            position.drawn_passes += 1
+            position.offset = 0
+            current = self._draw_pass(position.drawn_passes)
+        count = min(self.epoch_steps - position.step_in_epoch, len(current) - position.offset)
+        return training_batches(
+            self.data.images,
+            self.train_indices,
+            self.train_labels,
+            current[position.offset : position.offset + count],
+            position.step,
+            self.train_transform,
+            self.seed,
+            self.fold,
+            self.workers,
+            self.device,
+        )
+
+    def _draw_pass(self, number: int) -> list[list[int]]:
+        if self.drawn_pass is None or self.drawn_pass[0] != number:
+            generator = np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
+            self.drawn_pass = (number, self.sampler.draw(generator))
+        return self.drawn_pass[1]
+
+    def _end_epoch(self, events: Events, started: tuple[float, int] | None) -> None:
+        """Evaluate if it is time to, remember the best, decide whether to go on, and save."""
+        position = self.position
+        row: Row = {"epoch": position.epoch, "step": position.step, "loss": None}
+        if started:
+            moment, first_step = started
+            images = (position.step_in_epoch - first_step) * self.configuration["sampler"]["batch"]
+            row["loss"] = position.loss_sum / position.step_in_epoch
+            row["images_per_second"] = round(images / (time.perf_counter() - moment), 1)
+        if self._evaluates(position.epoch):
+            row.update(self._evaluate())
+            value = row[f"{self.selection['role']}_{self.selection['metric']}"]
+            if position.best_value is None or value > position.best_value:
+                position.best_epoch, position.best_value = position.epoch, value
+                self.best = _copy(self.model.state_dict())
+        elif not self._selects:
+            position.best_epoch = position.epoch
+            self.best = _copy(self.model.state_dict())
+        position.history.append(row)
+        position.step_in_epoch, position.loss_sum = 0, 0.0
+        position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
+        events.add(row)
+        log.info("epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
+        if self.trains:
+            self._save()
+
+    @property
+    def _selects(self) -> bool:
+        return self.trains and self.selection.get("role") is not None
+
+    def _evaluates(self, epoch: int) -> bool:
+        last = epoch == self.schedule["epochs"]
+        return self._selects and (last or epoch % self.schedule["evaluate_every"] == 0)
+
+    def _out_of_patience(self) -> bool:
+        patience = self.schedule.get("patience")
+        position = self.position
+        if patience is None or not self._evaluates(position.epoch):
+            return False
+        return position.epoch - position.best_epoch > patience
+
+    def _evaluate(self) -> Row:
+        role, names = self.selection["role"], [self.selection["metric"], *self.selection.get("also", [])]
+        indices = self.data.roles[role]
+        batch = self.configuration["sampler"]["batch"]
+        embeddings = embed(
+            self.model,
+            self.data.images,
+            indices,
+            self.eval_transform,
+            batch,
+            self.device,
+            autocast(self.device, self.precision),
+        )
+        if not np.isfinite(embeddings).all():
+            raise UserError(
+                f"The model gives non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'; "
+                f"the last good state is kept in {self.state_file.folder}."
+            )
+        values = metrics.evaluate(
+            views.normalise(embeddings), self.data.labels[indices], list(dict.fromkeys(names)), device=self.device.type
+        )
+        return {f"{role}_{name}": value for name, value in values.items()}
+
+    def _stop_if_asked(self) -> None:
+        if self.stop.signal_number is not None:
+            self._save()
+            raise Interrupted(self.stop.signal_number, self.position.step)
+
+    def _save(self) -> None:
+        parts = {"model": self.model, "loss": self.loss, "scaler": self.scaler}
+        self.state_file.save(
+            {
+                "position": vars(self.position),
+                "best": self.best,
+                "parts": {name: part.state_dict() for name, part in parts.items()},
+                "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
+                "schedulers": {name: scheduler.state_dict() for name, scheduler in self.schedulers.items()},
+                "random": random_state(),
+            }
+        )
+
+    def _resume(self) -> None:
+        state = self.state_file.load() if self.trains else None
+        if state is None:
+            return
+        self.position = _Position(**state["position"])
+        self.best = state["best"]
+        self.model.load_state_dict(state["parts"]["model"])
+        self.loss.load_state_dict(state["parts"]["loss"])
+        self.scaler.load_state_dict(state["parts"]["scaler"])
+        for name, optimiser in self.optimisers.items():
+            optimiser.load_state_dict(state["optimisers"][name])
+        for name, scheduler in self.schedulers.items():
+            scheduler.load_state_dict(state["schedulers"][name])
+        restore_random_state(state["random"])
+        log.info("continuing at epoch %d, step %d", self.position.epoch, self.position.step)
+
+
+def _copy(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}

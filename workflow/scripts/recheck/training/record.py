@@ -1,0 +1,36 @@
+"""run.json: all that is needed to trace a digit of a table back to how it was made."""
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recheck.config import user_modules
+from recheck.files import fingerprint, read_json, sha256
+
+PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy", "snakemake")
+
+
+def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
+    """What the run saw: its split, and the packed pixels."""
+    return {"split": sha256(split), "pixels": read_json(pack)["sha256"]}
+
+
+def run_fingerprint(configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str]) -> str:
+    """Two runs with the same fingerprint are the same computation (on the same hardware and versions)."""
+    own_code = {path: sha256(path) for path in user_modules(configuration)}
+    return fingerprint(
+        {"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_code": own_code}
+    )
+
+
+def machine(device: torch.device, threads: int) -> dict[str, Any]:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "device": device.type,
+        "device_name": name,
+        "threads": threads,
+        "versions": {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}},
+    }
