@@ -37,7 +37,7 @@ def load(tmp_path, change):
         ("seeds: [0]", "seeds: [0, 0]", "'seeds'"),
         ("evaluate_every: 1", "evaluate_evry: 1", "unknown key 'evaluate_evry' in 'protocol.schedule'"),
         ("batch_norm: frozen", "batch_norm: forzen", "did you mean 'frozen'?"),
-        ("metric: MAP@R", "metric: MAP@K", "unknown metric 'MAP@K' in 'selection.metric'; did you mean 'MAP@R'?"),
+        ("metric: MAP@R", "metric: MAP@K", "'selection.metric': There is no metric 'MAP@K': did you mean 'MAP@R'?"),
         ("table: [P@1, RP, MAP@R]", "table: [P@1, R@64]", "which 'evaluation.metrics' does not compute"),
         ("class: TripletMarginLoss", "class: TripletMarginLos", "did you mean 'TripletMarginLoss'?"),
         ("class: MultiSimilarityMiner", "class: MultiSimMiner", "unknown class 'MultiSimMiner' in 'miner'"),

@@ -19,7 +19,7 @@ with job(snakemake):
         labels,
         params.configuration["evaluation"]["metrics"],
         reduction=params.configuration.get("reduction"),
-        device=search_device(snakemake.config["device"]),
+        device="cuda" if snakemake.config["device"] != "cpu" and faiss.get_num_gpus() else "cpu",
         seed=int(wildcards.seed),
     )
     write_json(

@@ -1,0 +1,19 @@
+"""All images of a dataset, decoded once, as one memory map."""
+
+from pathlib import Path
+
+from recheck.data.index import read_index
+from recheck.data.packed import pack
+from recheck.data.resize import parse_resize
+from recheck.files import sha256
+from recheck.job import job
+
+with job(snakemake):
+    pack(
+        read_index(snakemake.input[0]),
+        Path(snakemake.params.root),
+        parse_resize(snakemake.wildcards.resize),
+        Path(snakemake.output.pack).parent,
+        index_sha256=sha256(snakemake.input[0]),
+        workers=snakemake.threads,
+    )

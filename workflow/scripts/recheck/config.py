@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, relevance
 
 from recheck.errors import UserError, nearest
+from recheck.evaluation.metrics import check_names
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 # What a run is trained with. A change of any of these is another run; a change of anything else is not.
@@ -31,8 +32,6 @@ TRAINING_KEYS = (
     "precision",
 )
 EVALUATION_KEYS = ("evaluation", "reduction")
-METRIC = re.compile(r"P@1|RP|MAP@R|NMI|AMI|R@[1-9][0-9]*")
-METRIC_NAMES = ("P@1", "RP", "MAP@R", "NMI", "AMI", "R@1", "R@2", "R@4", "R@8")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -221,9 +220,10 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         "selection.also": selection.get("also", []),
     }
     for key, names in metrics.items():
-        for name in names:
-            if not METRIC.fullmatch(name):
-                raise UserError(f"{source}: unknown metric '{name}' in '{key}'; {nearest(name, METRIC_NAMES)}, any R@k.")
+        try:
+            check_names(names)
+        except UserError as error:
+            raise UserError(f"{source}, '{key}': {error}") from None
     for name in evaluation["table"]:
         if name not in evaluation["metrics"]:
             raise UserError(f"{source}: 'evaluation.table' names '{name}', which 'evaluation.metrics' does not compute.")

@@ -12,7 +12,7 @@ import torch
 def derive(seed: int, *stream: int | str) -> int:
     """A 64-bit seed of its own for each stream of a run."""
     words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in stream]
-    return int(np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0])
+    return int(np.random.SeedSequence([len(words), seed, *words]).generate_state(1, np.uint64)[0])
 
 
 def seed_everything(seed: int) -> None:

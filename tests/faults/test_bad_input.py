@@ -1,0 +1,172 @@
+"""What a user sees who makes a mistake: one sentence that names the file or key, and no half-written file."""
+
+import http.server
+import threading
+
+import pytest
+
+SPLIT = "results/letters/glyphs/split.json"
+PACK = "resources/datasets/glyphs/packed/original/pack.json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["leters"], "There is no study 'leters'; did you mean 'letters'?"),
+        (["--config", "study=leters"], "There is no study 'leters'; did you mean 'letters'?"),
+        (["--config", "methods=[tripplet]"], "has no method 'tripplet'; did you mean 'triplet'?"),
+        (["results/letters/glyphs/tripplet/seed0/separated.json"], "no method 'tripplet'; did you mean 'triplet'?"),
+        (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
+        (["--config", "device=gpu"], "'device' is str 'gpu'; Known: auto, cpu, cuda."),
+        (["--config", "seeds=zero"], "'seeds' must be of type array or null, found str 'zero'."),
+        (["--config", "workers=-1"], "'workers': -1 is less than the minimum of 0."),
+    ],
+)
+def test_command_line(fresh, arguments, sentence):
+    output = fresh.fail("--cores", "1", *arguments)
+    assert sentence in output
+    assert "Traceback" not in output
+    assert not fresh.path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "sentence"),
+    [
+        ("studies/letters", "evaluate_every", "evaluate_evry", "unknown key 'evaluate_evry' in 'protocol.schedule'; did you"),
+        ("studies/letters", "epochs: 2", "epochs: two", "'protocol.schedule.epochs' must be of type integer, found str"),
+        ("studies/letters", "metric: MAP@R", "metric: MAP@Q", "There is no metric 'MAP@Q': did you mean 'MAP@R'?"),
+        ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
+        ("studies/letters", "ProxyNCALoss", "ProxyNCALos", "did you mean 'ProxyNCALoss'?"),
+        ("datasets/glyphs", "parser:", "praser:", "unknown key 'praser'; did you mean 'parser'?"),
+    ],
+)
+def test_files(fresh, file, old, new, sentence):
+    fresh.edit(f"config/{file}.yaml", old, new)
+    output = fresh.fail("--cores", "1")
+    assert sentence in output
+    assert f"config/{file.split('/')[0]}" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "target", "sentence"),
+    [
+        ("parser: folder", "parser: foldr", PACK, "did you mean 'folder'?"),
+        ("root: glyphs", "root: nowhere", PACK, "nowhere"),
+        ("parser: folder", "parser: folder\nexpected: {images: 61}", PACK, "61"),
+    ],
+)
+def test_dataset_that_is_not_what_it_says(fresh, old, new, target, sentence):
+    fresh.edit("config/datasets/glyphs.yaml", old, new)
+    output = fresh.fail("--cores", "1", target)
+    assert sentence in output
+    assert not fresh.path("resources/datasets/glyphs/images.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("margin: 0.1", "margn: 0.1", "loss 'TripletMarginLoss' has no argument 'margn'; did you mean 'margin'?"),
+        ("name: timm/test_resnet", "name: timm/test_resnett", "timm has no model 'test_resnett'"),
+        ("random_resized_crop: {size", "random_resize_crop: {size", "did you mean 'random_resized_crop'?"),
+        ("class: MPerClass", "class: MPerClas", "did you mean 'MPerClass'?"),
+        ("backbone: {class: Adam", "backbone: {class: Adams", "did you mean 'Adam'?"),
+        ("    loss: {class: TripletMarginLoss", "    loss: {class: my_missing_module:Loss", "no module 'my_missing_module'"),
+        ("lr: 1e-3}\n    head", "lr: 1e+30}\n    head", "lower 'optimisers.*.lr'"),
+    ],
+)
+def test_a_training_job_that_cannot_run(project, old, new, sentence):
+    project.edit("config/studies/letters.yaml", old, new)
+    target = "results/letters/glyphs/triplet/seed0/fold0/model.safetensors"
+    output = project.fail("--cores", "1", "--", target)
+    assert sentence in output
+    assert not project.path(target).exists()
+    assert sentence in project.read("logs/letters/glyphs/triplet/seed0/fold0/train.log")
+
+
+def test_broken_images_are_all_named(fresh):
+    fresh.path("glyphs/A/DejaVuSans.png").write_bytes(b"not an image")
+    whole = fresh.path("glyphs/C/DejaVuSans.png").read_bytes()
+    fresh.path("glyphs/C/DejaVuSans.png").write_bytes(whole[: len(whole) // 2])
+    output = fresh.fail("--cores", "1", PACK)
+    assert "A/DejaVuSans.png" in output and "C/DejaVuSans.png" in output
+    assert not list(fresh.path("resources/datasets/glyphs/packed").rglob("*.*"))
+
+
+def test_a_class_with_one_image_is_said_and_does_no_harm(fresh):
+    for path in sorted(fresh.path("glyphs/L").iterdir())[1:]:
+        path.unlink()
+    output = fresh.succeed("--cores", "2", "--", "results/letters/glyphs/pretrained/seed0/separated.json")
+    assert "1 class has a single image" in output
+
+
+@pytest.mark.parametrize(
+    ("classes", "sentence"),
+    [("first: 7", "7 classes can't be halved"), ("first: 6", "leave 1 for validation"), ("first: 99", "has 12")],
+)
+def test_classes_that_cannot_be_split(fresh, classes, sentence):
+    fresh.edit("config/studies/letters.yaml", "glyphs: {}", f"glyphs: {{classes: {{{classes}}}}}")
+    assert sentence in fresh.fail("--cores", "1", SPLIT)
+    assert not fresh.path(SPLIT).exists()
+
+
+@pytest.fixture
+def server():
+    """A loopback server that gives every file the same few bytes."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(404 if "missing" in self.path else 200)
+            self.end_headers()
+            self.wfile.write(b"some bytes")
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("missing", "404"), ("wrong", "expected " + "0" * 64)])
+def test_a_download_that_is_missing_or_corrupt(fresh, server, name, sentence):
+    entry = f"files:\n  - path: archive.bin\n    sha256: {'0' * 64}\n    from: [{{url: {server}/{name}}}]\n"
+    fresh.write("config/datasets/glyphs.yaml", fresh.read("config/datasets/glyphs.yaml") + entry)
+    output = fresh.fail("--cores", "1", PACK)
+    assert sentence in output
+    assert "resources/datasets/glyphs/downloads/archive.bin" in output
+    assert not list(fresh.path("resources/datasets/glyphs").rglob("*.bin*"))
+
+
+def test_a_file_that_changes_after_its_download_is_noticed(fresh, server):
+    good = "48a1fdfbf5f3a5a2b3a2ac5d0db4cbf1ba5de1d2ce9b9d0f2dbe5d2d1d2d3c4f"
+    import hashlib
+
+    good = hashlib.sha256(b"some bytes").hexdigest()
+    entry = f"files:\n  - path: archive.bin\n    sha256: {good}\n    from: [{{url: {server}/right}}]\n"
+    fresh.write("config/datasets/glyphs.yaml", fresh.read("config/datasets/glyphs.yaml") + entry)
+    target = "resources/datasets/glyphs/downloads/archive.bin"
+    fresh.succeed("--cores", "1", "--", target)
+    fresh.path(target).write_bytes(b"other bytes")
+    output = fresh.fail("--cores", "1", "--", PACK)
+    assert "archive.bin" in output and "delete it and run again" in output
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(project):
+    """As when reruns are limited by hand: the old checkpoint is there, but the model's settings have changed."""
+    run = "results/letters/glyphs/triplet/seed0/fold0"
+    project.edit("config/studies/letters.yaml", "dim: 16", "dim: 8")
+    project.path(f"{run}/embeddings.safetensors").unlink()
+    target = f"{run}/embeddings.safetensors"
+    output = project.fail("--cores", "1", "--rerun-triggers", "mtime", "--", target)
+    assert f"{run}/model.safetensors was trained with another 'model' configuration: delete it and run again" in output
+
+
+def test_a_damaged_checkpoint_is_refused(project):
+    run = "results/letters/glyphs/triplet/seed0/fold0"
+    model = project.path(f"{run}/model.safetensors")
+    model.write_bytes(model.read_bytes()[:1000])
+    project.path(f"{run}/embeddings.safetensors").unlink()
+    output = project.fail("--cores", "1", "--", f"{run}/embeddings.safetensors")
+    assert f"{run}/model.safetensors is damaged" in output

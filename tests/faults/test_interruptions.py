@@ -1,0 +1,120 @@
+"""Stopped, killed, starved: running the same command again ends with the same bits."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+RUN = "results/letters/glyphs/triplet/seed0/fold0"
+MODEL = f"{RUN}/model.safetensors"
+STATE = "results/state/letters/glyphs/triplet/seed0/fold0/state.bin"
+LONGER = ("epochs: 2, steps_per_epoch: 3", "epochs: 400, steps_per_epoch: 3")
+
+
+@pytest.fixture
+def long(project):
+    """A study whose runs take long enough to be interrupted."""
+    project.edit("config/studies/letters.yaml", *LONGER)
+    return project
+
+
+def wait_for(condition, process, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def shorten(project):
+    """The number of epochs is part of the configuration: what was saved for the long run must not be used."""
+    project.edit("config/studies/letters.yaml", *reversed(LONGER))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle_of_training(long, finished, number):
+    """Ctrl-C reaches the whole process group, as a terminal sends it."""
+    process = long.start("--cores", "1", "--", MODEL)
+    wait_for(long.path(STATE).exists, process)
+    os.killpg(process.pid, number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "state saved: run the same command again to continue" in output
+    assert not long.path(MODEL).exists()
+    assert long.path(STATE).exists()
+    # continuing really continues, and the state of another configuration is never used
+    process = long.start("--cores", "1", "--", MODEL)
+    log = "logs/letters/glyphs/triplet/seed0/fold0/train.log"
+    wait_for(lambda: "continuing at epoch" in long.read(log), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    shorten(long)
+    long.succeed("--cores", "1", "--rerun-incomplete", "--", f"{RUN}/embeddings.safetensors")
+    assert "belongs to another configuration" in long.read(log)
+    assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
+
+
+def test_a_truncated_state_file_is_not_used(long, finished):
+    process = long.start("--cores", "1", "--", MODEL)
+    wait_for(long.path(STATE).exists, process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    folder = long.path(STATE).parent
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[:500])
+    shorten(long)
+    output = long.succeed("--cores", "1", "--rerun-incomplete", "--", f"{RUN}/embeddings.safetensors")
+    assert "is damaged: it is not used" in output
+    assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
+
+
+def on_a_small_disk(project, folder, options, *arguments):
+    """Run Snakemake with ``folder`` on a disk of its own that vanishes with the command, and list what it left."""
+    unshare = shutil.which("unshare")
+    assert unshare, "install util-linux: the test mounts a small disk in a namespace of its own"
+    command = " && ".join(
+        [
+            f"mkdir -p {folder}",
+            f"mount -t tmpfs -o {options} tmpfs {folder}",
+            f"({sys.executable} -m snakemake {' '.join(arguments)}; echo EXIT $?; find {folder} -type f)",
+        ]
+    )
+    private = ["--mount"] if os.geteuid() == 0 else ["--map-root-user", "--mount"]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [unshare, *private, "sh", "-c", command],
+        cwd=project.folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    output, _, left = done.stdout.partition("EXIT ")
+    assert left and not left.startswith("0"), output
+    return output, left
+
+
+def test_a_read_only_results_directory_is_said_at_once(fresh):
+    output, _ = on_a_small_disk(fresh, "results", "size=1m,ro", "--cores 1")
+    assert "pathvars.results" in output and "read-only" in output
+    assert "Traceback" not in output
+
+
+def test_no_space_for_the_pack(fresh):
+    target = "resources/datasets/glyphs/packed/original/pack.json"
+    output, left = on_a_small_disk(fresh, "resources", "size=60k", "--cores 1", target)
+    assert "MB are free" in output and "packed" in output
+    assert "pixels.bin" not in left
+
+
+def test_a_full_disk_while_training(project):
+    shutil.rmtree(project.path("results"))
+    output, left = on_a_small_disk(project, "results", "size=300k", "--cores 1", MODEL)
+    assert "No space left while writing results/" in output
+    assert "model.safetensors" not in left and "tmp" not in left

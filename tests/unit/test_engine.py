@@ -1,0 +1,251 @@
+"""The engine: learns, selects, and continues to the same bits after any interruption."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from glyphs import make_glyphs
+from recheck.data.folder import parse_folder
+from recheck.data.packed import PackedImages, pack
+from recheck.errors import UserError
+from recheck.training.checkpoint import StateFile
+from recheck.training.engine import FoldData, Run
+from recheck.training.interrupt import Interrupted, StopRequest
+
+CPU = torch.device("cpu")
+CONFIGURATION = {
+    "model": {
+        "backbone": {"name": "timm/test_resnet", "weights": "none", "options": {"drop_rate": 0.3}},
+        "head": {"class": "Linear", "dim": 16},
+        "batch_norm": "trained",
+    },
+    "transforms": {
+        "train": [{"random_resized_crop": {"size": 32, "scale": [0.5, 1.0]}}, {"horizontal_flip": {"p": 0.5}}],
+        "eval": [{"center_crop": {"size": 32}}],
+    },
+    "sampler": {"class": "MPerClass", "batch": 8, "per_class": 2, "length": 48},
+    "loss": {"class": "ProxyNCALoss", "softmax_scale": 8.0},
+    "optimisers": {
+        "backbone": {"class": "Adam", "lr": 1e-3},
+        "head": {"class": "RMSprop", "lr": 1e-3, "momentum": 0.9},
+        "loss": {"class": "SGD", "lr": 0.1, "momentum": 0.5},
+    },
+    "scheduler": {"class": "StepLR", "step_size": 2, "gamma": 0.5},
+    "schedule": {"epochs": 3, "steps_per_epoch": 5, "evaluate_every": 1},
+    "selection": {"role": "val", "metric": "MAP@R", "also": ["P@1"]},
+    "precision": "float32",
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glyphs")
+    root = make_glyphs(folder / "images", classes=10, per_class=6)
+    index = parse_folder({"name": "glyphs"}, folder, root)
+    pack(index, root, None, folder / "packed", index_sha256="0")
+    labels = index["label"].to_numpy()
+    roles = {"train": np.flatnonzero(labels < 6), "val": np.flatnonzero(labels >= 6)}
+    return FoldData(PackedImages(folder / "packed"), labels, roles)
+
+
+def make_run(data, folder, configuration=CONFIGURATION, fingerprint="f", **more):
+    return Run(configuration, data, 0, 1, CPU, StateFile(folder / "state", fingerprint), folder / "events", **more)
+
+
+def with_(**parts):
+    return {**CONFIGURATION, **parts}
+
+
+def same(one, other):
+    assert one.best_epoch == other.best_epoch
+    assert one.best_value == other.best_value
+    assert one.weights.keys() == other.weights.keys()
+    for name in one.weights:
+        assert torch.equal(one.weights[name], other.weights[name]), name
+    timeless = [[{k: v for k, v in row.items() if k != "images_per_second"} for row in o.history] for o in (one, other)]
+    assert timeless[0] == timeless[1]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    return make_run(data, tmp_path_factory.mktemp("undisturbed")).train()
+
+
+class StopAfter(StopRequest):
+    """Asks the run to stop after so many steps, as a signal would."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    @property
+    def signal_number(self):
+        self.left -= 1
+        return signal.SIGTERM if self.left <= 0 else None
+
+
+@pytest.mark.parametrize("steps", [1, 4, 5, 6, 13, 15])
+def test_stopped_anywhere_and_continued_gives_the_same_bits(data, tmp_path, undisturbed, steps):
+    with pytest.raises(Interrupted, match=f"at step {steps}, state saved"):
+        make_run(data, tmp_path, stop=StopAfter(steps)).train()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_stopped_after_every_second_step(data, tmp_path, undisturbed):
+    for _ in range(7):
+        with pytest.raises(Interrupted):
+            make_run(data, tmp_path, stop=StopAfter(2)).train()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_loader_workers_does_not_matter(data, tmp_path, undisturbed, workers):
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, stop=StopAfter(7), workers=workers).train()
+    same(make_run(data, tmp_path, workers=3 - workers).train(), undisturbed)
+
+
+CHILD = """
+import pickle, sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+import torch
+torch.set_num_threads(1)
+from test_engine import make_run
+data = pickle.load(open({data!r}, "rb"))
+print("ready", flush=True)
+make_run(data, Path({folder!r}), workers={workers}).train()
+"""
+
+
+def test_killed_at_random_moments_and_continued_gives_the_same_bits(data, tmp_path, undisturbed):
+    """SIGKILL leaves no time for anything; most of a short run is spent writing its state, so kills hit writes too."""
+    import pickle
+
+    stored = tmp_path / "data.pickle"
+    stored.write_bytes(pickle.dumps(data))
+    chance = random.Random(0)
+    survived = 0
+    for attempt in range(8):
+        code = CHILD.format(paths=sys.path, data=str(stored), folder=str(tmp_path), workers=attempt % 2)
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ)
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(chance.uniform(0.2, 1.2))
+        child.kill()
+        child.wait()
+        survived += child.returncode == 0
+    assert survived < 8, "every child finished before it was killed: the test does not test"
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_killed_in_the_middle_of_a_state_write(data, tmp_path, undisturbed):
+    """A half-written temporary file and only the state before: both are what a kill during a save leaves."""
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, stop=StopAfter(9)).train()
+    state = tmp_path / "state"
+    whole = (state / "state.bin").read_bytes()
+    (state / ".state.bin.half.bin").write_bytes(whole[: len(whole) // 2])
+    (state / "state.bin").unlink()
+    assert (state / "previous.bin").exists()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_a_finished_run_is_not_trained_again(data, tmp_path, undisturbed):
+    make_run(data, tmp_path).train()
+    again = make_run(data, tmp_path)
+    again._step = None
+    same(again.train(), undisturbed)
+
+
+def test_another_configuration_starts_anew(data, tmp_path, undisturbed):
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, with_(loss={"class": "NTXentLoss"}), fingerprint="g", stop=StopAfter(7)).train()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_seed_and_fold_make_another_run(data, tmp_path, undisturbed):
+    other = Run(CONFIGURATION, data, 1, 1, CPU, StateFile(tmp_path / "s", "f"), tmp_path / "e").train()
+    assert other.history[-1]["loss"] != undisturbed.history[-1]["loss"]
+    other = Run(CONFIGURATION, data, 0, 0, CPU, StateFile(tmp_path / "t", "f"), tmp_path / "e").train()
+    assert other.history[-1]["loss"] != undisturbed.history[-1]["loss"]
+
+
+def test_it_learns(data, tmp_path):
+    long = with_(schedule={"epochs": 6, "steps_per_epoch": 10, "evaluate_every": 3}, scheduler=None)
+    outcome = make_run(data, tmp_path, long).train()
+    losses = [row["loss"] for row in outcome.history[1:]]
+    assert losses[-1] < 0.8 * losses[0]
+    assert [row["epoch"] for row in outcome.history] == list(range(7))
+    assert [row["epoch"] for row in outcome.history if "val_MAP@R" in row] == [0, 3, 6]
+
+
+def test_the_best_checkpoint_is_kept_and_belongs_to_its_value(data, tmp_path, undisturbed):
+    values = [row["val_MAP@R"] for row in undisturbed.history]
+    assert undisturbed.best_value == max(values)
+    assert undisturbed.best_epoch == values.index(max(values))
+    run = make_run(data, tmp_path)
+    run.model.load_state_dict(undisturbed.weights)
+    assert run._evaluate()["val_MAP@R"] == undisturbed.best_value
+
+
+def test_without_selection_the_last_epoch_is_taken(data, tmp_path):
+    outcome = make_run(data, tmp_path, with_(selection={})).train()
+    assert outcome.best_epoch == 3
+    assert outcome.best_value is None
+
+
+def test_patience_stops_when_the_best_is_too_long_ago(data, tmp_path):
+    """With a learning rate of zero nothing improves: epoch 0 stays the best."""
+    still = {name: {"class": "SGD", "lr": 0.0} for name in ("backbone", "head", "loss")}
+    model = {**CONFIGURATION["model"], "batch_norm": "frozen"}
+    schedule = {"epochs": 50, "steps_per_epoch": 1, "evaluate_every": 2, "patience": 3}
+    outcome = make_run(data, tmp_path, with_(model=model, optimisers=still, schedule=schedule, scheduler=None)).train()
+    assert outcome.best_epoch == 0
+    assert outcome.history[-1]["epoch"] == 4
+
+
+def test_not_trained_at_all(data, tmp_path):
+    configuration = {key: CONFIGURATION[key] for key in ("model", "transforms", "selection")}
+    outcome = make_run(data, tmp_path, {**configuration, "schedule": {"epochs": 0, "evaluate_every": 1}}).train()
+    assert outcome.best_epoch == 0
+    assert len(outcome.history) == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_keeps_the_last_good_state(data, tmp_path):
+    wild = {name: {"class": "SGD", "lr": 1e30} for name in ("backbone", "head", "loss")}
+    with pytest.raises(UserError, match=r"(The loss became (nan|inf) at step \d+|non-finite embeddings after step \d+)"):
+        make_run(data, tmp_path, with_(optimisers=wild)).train()
+    state = StateFile(tmp_path / "state", "f").load()
+    assert state["position"]["epoch"] == 0
+    assert all(torch.isfinite(tensor).all() for tensor in state["best"].values())
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_low_precision_trains_and_gives_losses_float32(data, tmp_path, precision):
+    seen = []
+    run = make_run(data, tmp_path, with_(precision=precision))
+    run.loss.register_forward_pre_hook(lambda module, args: seen.append(args[0].dtype))
+    outcome = run.train()
+    assert set(seen) == {torch.float32}
+    assert all(np.isfinite(row["loss"]) for row in outcome.history[1:])
+
+
+def test_only_the_training_split_is_trained_on(data, tmp_path):
+    class Watched:
+        def __init__(self, images):
+            self.images, self.seen = images, set()
+
+        def image(self, number):
+            self.seen.add(number)
+            return self.images.image(number)
+
+    watched = Watched(data.images)
+    configuration = with_(selection={})
+    Run(configuration, FoldData(watched, data.labels, data.roles), 0, 0, CPU, StateFile(tmp_path, "f"), tmp_path / "e").train()
+    assert watched.seen <= set(data.roles["train"].tolist())

@@ -1,0 +1,349 @@
+"""Reading results, summarising them over seeds, and the table in all its formats. All numbers here are made up."""
+
+import io
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from recheck.errors import UserError
+from recheck.files import write_json
+from recheck.report import results, tables
+
+VIEWS, METRICS = ["concatenated", "separated"], ["P@1", "MAP@R"]
+METHODS = {"pretrained": "Pretrained", "triplet": "Triplet", "ms_miner": "MS & miner_2"}
+
+
+def summary_of(values, seeds=1, dataset="emoji"):
+    """Values by (method, view, metric) -> list of fractions over seeds."""
+    rows = [
+        [dataset, method, seed, view, {"concatenated": 512, "separated": 128}[view], metric, value, False]
+        for (method, view, metric), own in values.items()
+        for seed, value in enumerate(own)
+    ]
+    return results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
+
+
+def every(value_of, seeds=1, methods=METHODS):
+    return {
+        (method, view, metric): [value_of(row, view, metric) + 0.01 * seed for seed in range(seeds)]
+        for row, method in enumerate(methods)
+        for view in VIEWS
+        for metric in METRICS
+    }
+
+
+def usual(row, view, metric):
+    return 0.5 + 0.1 * row - 0.05 * VIEWS.index(view) - 0.2 * METRICS.index(metric)
+
+
+def table(values, seeds=1, **options):
+    options = {"methods": METHODS, "views": VIEWS, "metrics": METRICS, "seeds": seeds, **options}
+    return tables.render(summary_of(values), "emoji", **options)
+
+
+def write_evaluation(root, method, seed, view, metrics, **more):
+    path = root / "results" / "quick" / "emoji" / method / f"seed{seed}" / f"{view}.json"
+    dim = {"concatenated": 512, "separated": 128}[view]
+    write_json(path, {"method": method, "seed": seed, "view": view, "dim": dim, "metrics": metrics, **more})
+    return path
+
+
+def cells_of(line):
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+# results
+
+
+def test_a_path_tells_where_a_file_belongs():
+    run = results.place("/data/results/mlrc/cub/ms_miner/seed3/fold2/run.json")
+    assert (run.study, run.dataset, run.method, run.seed, run.fold, run.name) == (
+        "mlrc",
+        "cub",
+        "ms_miner",
+        3,
+        2,
+        "run.json",
+    )
+    assert results.place("results/mlrc/cub/ms_miner/seed10/separated.json").fold is None
+
+
+def test_a_path_of_elsewhere_is_refused_by_name():
+    with pytest.raises(UserError, match=r"cub/table\.csv"):
+        results.place("results/mlrc/cub/table.csv")
+
+
+def test_evaluations_become_one_tidy_frame(tmp_path):
+    paths = [
+        write_evaluation(tmp_path, "triplet", 0, "concatenated", {"P@1": 0.5, "RP": 0.25}),
+        write_evaluation(tmp_path, "triplet", 1, "separated", {"P@1": 0.4}, folds=[{"P@1": 0.3}, {"P@1": 0.5}]),
+    ]
+    frame = results.read_evaluations(paths)
+    assert frame[["method", "seed", "view", "metric", "value", "dim"]].values.tolist() == [
+        ["triplet", 0, "concatenated", "P@1", 0.5, 512],
+        ["triplet", 0, "concatenated", "RP", 0.25, 512],
+        ["triplet", 1, "separated", "P@1", 0.4, 128],
+    ]
+    folds = results.read_folds(paths)
+    assert folds[["seed", "fold", "value"]].values.tolist() == [[1, 0, 0.3], [1, 1, 0.5]]
+
+
+@pytest.mark.parametrize("content", [{"view": "separated"}, [1, 2]])
+def test_an_evaluation_of_another_shape_is_named(tmp_path, content):
+    path = tmp_path / "s" / "d" / "m" / "seed0" / "separated.json"
+    write_json(path, content)
+    with pytest.raises(UserError, match=r"seed0/separated\.json"):
+        results.read_evaluations([path])
+
+
+def test_the_interval_is_the_t_interval_of_the_mean():
+    values = [0.50, 0.53, 0.49, 0.55]
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    assert results.interval(values) == pytest.approx((high - low) / 2, rel=1e-12)
+    # By hand: t(0.975, 1) = 12.7062, s = 0.02 / sqrt(2), over sqrt(2).
+    assert results.interval([0.4, 0.42]) == pytest.approx(12.7062047 * 0.01, rel=1e-7)
+
+
+def test_one_seed_has_no_interval():
+    assert math.isnan(results.interval([0.5]))
+    assert not math.isnan(results.interval([0.5, 0.5]))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.randoms())
+def test_a_summary_does_not_depend_on_the_order_of_files(values, random):
+    shuffled = random.sample(values, len(values))
+    key = ("triplet", "separated", "P@1")
+    one, other = (summary_of({key: own}).iloc[0] for own in (values, shuffled))
+    assert one["mean"] == pytest.approx(other["mean"], rel=1e-12, abs=1e-15)
+    assert one["interval"] == pytest.approx(other["interval"], rel=1e-9, abs=1e-12)
+    assert one["seeds"] == len(values)
+
+
+def test_the_best_method_leaves_out_the_reference_and_takes_the_first_of_equals():
+    equal = summary_of(every(lambda row, view, metric: 0.5))
+    assert results.best_method(equal, "P@1", "separated") == "pretrained"
+    assert results.best_method(equal, "P@1", "separated", exclude=["pretrained"]) == "triplet"
+    assert results.best_method(equal, "R@1", "separated") is None
+
+
+def test_facts_of_a_split_count_classes_and_notice_shared_ones():
+    index = pd.DataFrame({"label": [0, 0, 1, 1, 2, 2, 3, 3]})
+    disjoint = {"folds": [{"train": [0, 1], "test": [4, 5, 6, 7]}, {"train": [2, 3], "test": [4, 5, 6, 7]}]}
+    facts = results.split_facts(disjoint, index)
+    assert facts == {
+        "test_images": 4,
+        "test_classes": 2,
+        "unseen_classes": True,
+        "folds": 2,
+        "train_images": 2,
+        "train_classes": 1,
+    }
+    shared = {"folds": [{"train": [0, 4], "test": [5, 6]}]}
+    assert results.split_facts(shared, index)["unseen_classes"] is False
+
+
+# tables
+
+
+def test_rows_and_columns_are_in_the_order_of_the_study():
+    lines = table(every(usual)).markdown().splitlines()
+    assert cells_of(lines[0]) == [
+        "Method",
+        "Concatenated 512-d P@1",
+        "Concatenated 512-d MAP@R",
+        "Separated 128-d P@1",
+        "Separated 128-d MAP@R",
+        "Seeds",
+    ]
+    assert [cells_of(line)[0] for line in lines[2:5]] == list(METHODS.values())
+    assert cells_of(lines[2]) == ["Pretrained", "50.00", "30.00", "45.00", "25.00", "1"]
+    backwards = table(every(usual), methods=dict(reversed(METHODS.items()))).markdown().splitlines()
+    assert [cells_of(line)[0] for line in backwards[2:5]] == list(reversed(METHODS.values()))
+
+
+def test_several_seeds_show_mean_interval_and_count():
+    made = table(every(usual, seeds=3), seeds=3)
+    half = 100 * results.interval([0.5, 0.51, 0.52])
+    assert cells_of(made.markdown().splitlines()[2])[1] == f"51.00 ± {half:.2f}"
+    assert cells_of(made.markdown().splitlines()[2])[-1] == "3"
+    assert "95 % t-interval over 3 seeds" in made.caption
+
+
+def test_seeds_that_are_missing_are_counted():
+    values = every(usual, seeds=3)
+    for key in values:
+        if key[0] == "triplet":
+            values[key] = values[key][:2]
+    lines = table(values, seeds=3).markdown().splitlines()
+    assert [cells_of(line)[-1] for line in lines[2:5]] == ["3", "2 of 3", "3"]
+
+
+def test_missing_is_a_dash_and_failed_says_so():
+    values = {key: value for key, value in every(usual).items() if key[0] == "pretrained"}
+    failed = {("emoji", "ms_miner", view) for view in VIEWS}
+    lines = table(values, failed=failed).markdown().splitlines()
+    assert cells_of(lines[3])[1:] == ["—"] * 5
+    assert cells_of(lines[4])[1:] == ["failed"] * 4 + ["—"]
+
+
+def test_a_failed_evaluation_is_told_from_one_that_is_not_there(tmp_path):
+    path = write_evaluation(tmp_path, "triplet", 0, "separated", {})
+    write_json(path, {"view": "separated", "failed": "loss became NaN at step 12"})
+    frame = results.read_evaluations([path])
+    assert results.failures(frame) == {("emoji", "triplet", "separated")}
+    assert results.summarise(frame).empty
+
+
+def test_the_best_of_each_column_is_bold_and_ties_as_printed_share_it():
+    values = every(lambda row, view, metric: 0.5)
+    values["triplet", "separated", "P@1"] = [0.500001]
+    values["ms_miner", "concatenated", "MAP@R"] = [0.6]
+    rows = table(values).rows()
+    assert [[cell.bold for cell in cells] for _, cells, _ in rows] == [
+        [True, False, True, True],
+        [True, False, True, True],
+        [True, True, True, True],
+    ]
+
+
+def test_a_dimension_that_differs_between_rows_is_a_range():
+    summary = summary_of(every(usual))
+    summary.loc[(summary["method"] == "pretrained") & (summary["view"] == "separated"), "dim"] = 64
+    made = tables.render(summary, "emoji", methods=METHODS, views=VIEWS, metrics=METRICS)
+    assert "Separated 64–128-d" in made.markdown()
+    assert "Concatenated 512-d" in made.markdown()
+
+
+ONE = {"source": "Paper A", "values": {"emoji": {"triplet": {"concatenated": {"P@1": 61.25, "MAP@R": 40.0}}}}}
+TWO = {"source": "Paper B", "values": {"emoji": {"triplet": {"concatenated": {"P@1": 59.0, "MAP@R": 40.0}}}}}
+
+
+def test_published_values_stand_beside_ours_with_the_difference():
+    made = table(every(usual), quoted=tables.published(ONE))
+    lines = made.markdown().splitlines()
+    assert cells_of(lines[0])[1:4] == [
+        "Concatenated 512-d P@1",
+        "Concatenated 512-d P@1 published",
+        "Concatenated 512-d P@1 Δ",
+    ]
+    assert cells_of(lines[3])[1:7] == ["60.00", "61.25", "−1.25", "40.00", "40.00", "0.00"]
+    assert cells_of(lines[2])[1:4] == ["50.00", "—", "—"]
+    assert "quoted from Paper A" in made.caption
+    assert "Paper A" not in table(every(usual)).caption
+
+
+def test_two_documents_that_disagree_are_both_given_and_the_first_is_compared():
+    lines = table(every(usual), quoted=tables.published([ONE, TWO])).markdown().splitlines()
+    assert cells_of(lines[3])[1:7] == ["60.00", "61.25 / 59.00", "−1.25", "40.00", "40.00", "0.00"]
+
+
+def test_a_table_of_quotes_alone_claims_nothing_of_its_own():
+    made = tables.render(
+        summary_of({}), "emoji", methods=METHODS, views=VIEWS, metrics=METRICS, quoted=tables.published(ONE)
+    )
+    head = cells_of(made.markdown().splitlines()[0])
+    assert head == ["Method", "Concatenated P@1", "Concatenated MAP@R", "Separated P@1", "Separated MAP@R"]
+    assert "Nothing was measured here" in made.caption
+    assert "Backbone" not in made.caption
+
+
+def test_the_caption_says_what_where_and_at_which_scale():
+    facts = {
+        "test_images": 1392,
+        "test_classes": 131,
+        "unseen_classes": True,
+        "folds": 4,
+        "train_images": 1038,
+        "train_classes": 98,
+    }
+    line = table(every(usual), facts=facts, backbone="efficientnet_lite0", scale="80 steps").markdown().splitlines()[-1]
+    for words in (
+        "1,392 test images of 131 classes",
+        "unseen",
+        "98 classes",
+        "efficientnet_lite0",
+        "80 steps",
+        "one seed",
+    ):
+        assert words in line
+
+
+def test_csv_keeps_every_digit_and_explicit_columns():
+    values = every(lambda row, view, metric: 1 / (row + 3), seeds=2)
+    made = table(values, seeds=2, quoted=tables.published(ONE))
+    wide = pd.read_csv(io.StringIO(made.csv())).set_index("method")
+    expected = 100 * np.mean(values["triplet", "concatenated", "P@1"])
+    assert wide.loc["triplet", "concatenated_P@1_mean"] == expected
+    assert wide.loc["triplet", "concatenated_P@1_difference"] == expected - 61.25
+    assert wide.loc["triplet", "concatenated_P@1_interval"] == 100 * results.interval(
+        values["triplet", "concatenated", "P@1"]
+    )
+    assert wide.loc["triplet", ["seeds", "planned_seeds", "concatenated_P@1_dim"]].tolist() == [2, 2, 512]
+    assert wide.loc["pretrained", "concatenated_P@1_status"] == "measured"
+    assert np.isnan(wide.loc["pretrained", "concatenated_P@1_published"])
+
+
+@pytest.mark.parametrize("quoted", [None, ONE, [ONE, TWO]])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_table_read_back_from_its_files_is_the_same(tmp_path, quoted, seeds):
+    values = {key: value for key, value in every(usual, seeds).items() if key[0] != "ms_miner"}
+    made = table(values, seeds=seeds, quoted=tables.published(quoted), failed={("emoji", "ms_miner", "separated")})
+    (tmp_path / "emoji").mkdir()
+    csv, markdown = tmp_path / "emoji" / "table.csv", tmp_path / "emoji" / "table.md"
+    csv.write_text(made.csv(), encoding="utf-8")
+    markdown.write_text(made.markdown(), encoding="utf-8")
+    again = tables.read(csv, markdown)
+    assert again.csv() == made.csv()
+    assert again.markdown() == made.markdown()
+    assert again.latex() == made.latex()
+    assert again.html() == made.html()
+
+
+def test_latex_is_escaped_and_every_row_has_its_cells():
+    methods = {**METHODS, "triplet": r"50% {#1} $x_i$ ~ a\b ^"}
+    text = table(every(usual, seeds=3), seeds=3, methods=methods).latex()
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    rows = [line for line in body.splitlines() if line]
+    assert all(len(re.findall(r"(?<!\\)&", row)) == 5 and row.endswith(r"\\") for row in rows)
+    assert r"50\% \{\#1\} \$x\_i\$ \textasciitilde{} a\textbackslash{}b \textasciicircum{}" in rows[1]
+    assert r"MS \& miner\_2" in rows[2]
+    assert r"\textbf{" in rows[2] and r"$\pm$" in rows[0]
+    assert r"\begin{tabular}{lrrrrr}" in text
+    assert text.isascii()
+
+
+def test_latex_puts_wide_views_below_each_other():
+    metrics = ["P@1", "RP", "MAP@R"]
+    values = {(m, v, metric): [0.5] for m in METHODS for v in VIEWS for metric in metrics}
+    quotes = {"source": "A", "values": {"emoji": {m: {v: dict.fromkeys(metrics, 1.0) for v in VIEWS} for m in METHODS}}}
+    assert table(values, metrics=metrics).latex().count(r"\begin{tabular}") == 1
+    wide = table(values, metrics=metrics, quoted=tables.published(quotes)).latex()
+    assert wide.count(r"\begin{tabular}{lrrrrrrrrrr}") == 2
+    assert wide.count(r"\caption") == 1
+
+
+def test_html_is_a_real_table_with_escaped_text():
+    methods = {**METHODS, "triplet": "<b>a & b"}
+    text = table(every(usual), methods=methods).html()
+    assert '<th scope="colgroup" colspan="2">Concatenated 512-d</th>' in text
+    assert '<th scope="row">&lt;b&gt;a &amp; b</th>' in text
+    assert text.count("<tr>") == 2 + len(METHODS)
+    assert "<strong>70.00</strong>" in text
+
+
+def test_a_bar_in_a_label_does_not_break_a_markdown_row():
+    lines = table(every(usual), methods={**METHODS, "triplet": "a|b"}).markdown().splitlines()
+    assert len(cells_of(lines[3])) == len(cells_of(lines[0]))
+
+
+def test_the_headline_names_best_and_untrained():
+    made = table(every(usual))
+    sentence = tables.headline(made.frame, "MAP@R", "concatenated", "pretrained")
+    assert "MS & miner_2" in sentence and "50.00" in sentence and "Pretrained" in sentence and "30.00" in sentence
+    assert tables.headline(made.frame, "NMI", "concatenated", "pretrained") == ""

@@ -1,0 +1,66 @@
+"""A method and a dataset of one's own: YAML, and one class; nothing of the package is touched."""
+
+import json
+import re
+
+from project import ROOT, Project
+
+
+def blocks(language):
+    """The README's code blocks of a language, by the file name in their first comment."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(rf"```{language}\n# (\S+)[^\n]*\n(.*?)```", text, re.DOTALL)
+    return dict(found)
+
+
+def test_the_readmes_own_method_runs(project):
+    """The README's class is put beside the Snakefile, its YAML lines below `methods:`."""
+    code, yaml = blocks("python"), blocks("yaml")
+    project.write("my_losses.py", code["my_losses.py"])
+    method = yaml["config/studies/quickstart.yaml"]
+    name = re.search(r"^  (\w+):$", method, re.MULTILINE)[1]
+    project.edit("config/studies/letters.yaml", "methods:\n", "methods:\n" + method.split("methods:\n")[1].rstrip() + "\n")
+    planned = project.planned()
+    assert planned["train"] == 2
+    project.succeed("--cores", "2")
+    evaluation = json.loads(project.read(f"results/letters/glyphs/{name}/seed0/concatenated.json"))
+    assert 0 < evaluation["metrics"]["MAP@R"] <= 1
+    # an edit of one's own class is another run of that method, and of no other
+    project.write("my_losses.py", code["my_losses.py"] + "\n# edited\n")
+    assert project.planned()["train"] == 2
+
+
+def test_the_readmes_own_dataset_runs(tmp_path):
+    """A folder of class folders and a few lines of YAML."""
+    project = Project.create(tmp_path / "project", classes=8, per_class=4)
+    project.path("glyphs").rename(project.path("my_images"))
+    project.path("config/datasets/glyphs.yaml").unlink()
+    project.write("config/datasets/mine.yaml", blocks("yaml")["config/datasets/mine.yaml"])
+    study = project.read("config/studies/letters.yaml").replace("  glyphs: {}", "  mine:")
+    project.write("config/studies/letters.yaml", study)
+    project.succeed("--cores", "2", "--config", "methods=[triplet]", "--", "letters")
+    assert "Triplet" in project.read("results/letters/mine/table.md")
+
+
+def test_a_parser_of_ones_own(tmp_path):
+    project = Project.create(tmp_path / "project", classes=8, per_class=4)
+    project.write(
+        "my_parser.py",
+        """
+        from pathlib import Path
+
+        import pandas as pd
+
+
+        def parse(dataset, downloads, images, workers=1):
+            rows = [(str(p.relative_to(images)), "AEIOU".find(p.parent.name) < 0, p.parent.name) for p in sorted(images.glob("*/*.png"))]
+            names = sorted({name for _, _, name in rows})
+            return pd.DataFrame(
+                [(path, names.index(name), name, "consonant" if consonant else "vowel", "") for path, consonant, name in rows],
+                columns=["path", "label", "class_name", "super_label", "role"],
+            )
+        """,
+    )
+    project.edit("config/datasets/glyphs.yaml", "parser: folder", "parser: my_parser:parse")
+    project.succeed("--cores", "2", "--", "resources/datasets/glyphs/images.csv")
+    assert "A/DejaVuSans.png,0,A,vowel" in project.read("resources/datasets/glyphs/images.csv")

@@ -1,0 +1,119 @@
+"""The index of a dataset: one row an image, in the dataset's order.
+
+``images.csv`` has the columns ``path`` (below the image root), ``label`` (a whole number), ``class_name``,
+``super_label`` and ``role`` (the last two may be empty). An image's number everywhere else is its row here.
+
+A parser makes the index. It is a function ``parser(dataset, downloads, images) -> pandas.DataFrame``:
+``dataset`` is the dataset's YAML as a dict, ``downloads`` the folder of its verified files, ``images`` its
+image root, where the images are or where the parser puts them. A dataset names a built-in parser or any
+importable one as ``module:function``.
+"""
+
+import importlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from recheck.errors import UserError, nearest
+from recheck.files import atomic
+
+log = logging.getLogger("recheck")
+COLUMNS = ["path", "label", "class_name", "super_label", "role"]
+BUILT_IN = {
+    "emoji": "recheck.data.emoji:parse",
+    "folder": "recheck.data.folder:parse_folder",
+    "csv": "recheck.data.folder:parse_csv",
+}
+
+
+def make_index(dataset: dict, downloads: str | Path, images: str | Path, workers: int = 1) -> pd.DataFrame:
+    """Run the dataset's parser and check what it gives, against the dataset's expected counts too."""
+    table = parser(dataset["parser"])(dataset, Path(downloads), Path(images), workers)
+    if not isinstance(table, pd.DataFrame):
+        raise UserError(f"The parser '{dataset['parser']}' must return a pandas.DataFrame, not {type(table).__name__}.")
+    counted = check(table, dataset.get("expected") or {}, f"the index of '{dataset['name']}'")
+    log.info(
+        "%s: %d images, %d classes (%d with one image)",
+        dataset["name"],
+        counted["images"],
+        counted["classes"],
+        counted["singles"],
+    )
+    return table[COLUMNS].reset_index(drop=True)
+
+
+def write_index(path: str | Path, index: pd.DataFrame) -> None:
+    with atomic(path) as temporary:
+        index[COLUMNS].to_csv(temporary, index=False, lineterminator="\n")
+
+
+def read_index(path: str | Path) -> pd.DataFrame:
+    try:
+        index = pd.read_csv(path, dtype=dict.fromkeys(COLUMNS, str) | {"label": "int64"}, keep_default_na=False)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: run the workflow to index the dataset.") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not an index of images ({error}): delete it and run again.") from None
+    check(index, {}, path)
+    return index
+
+
+def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, int]:
+    """Fail loudly if the table cannot be an index or is not the expected one; return what was counted.
+
+    A class with one image is allowed (it can be a distractor), but such classes are counted.
+    """
+    missing = [column for column in COLUMNS if column not in table.columns]
+    if missing:
+        raise UserError(f"{name} lacks the columns {', '.join(missing)}.")
+    if table.empty:
+        raise UserError(f"{name} has no images.")
+    if not pd.api.types.is_integer_dtype(table["label"]):
+        raise UserError(f"{name} has labels that are not whole numbers.")
+    if table["path"].isna().any() or (table["path"].astype(str) == "").any():
+        raise UserError(f"{name} has a row without a path.")
+    repeated = table["path"][table["path"].duplicated()]
+    if len(repeated):
+        raise UserError(f"{name} has {len(repeated)} repeated paths, the first is '{repeated.iloc[0]}'.")
+    nameless = table["class_name"].isna() | (table["class_name"].astype(str) == "")
+    if nameless.any():
+        raise UserError(f"{name} has a label without a class name: {table['label'][nameless].iloc[0]}.")
+    names = table.groupby("label")["class_name"].nunique()
+    if (names > 1).any():
+        raise UserError(f"{name} gives the label {names.index[names > 1][0]} to several class names.")
+    sizes = table["label"].value_counts()
+    counted = {"images": len(table), "classes": len(sizes), "singles": int((sizes == 1).sum())}
+    for what, number in expected.items():
+        if what not in counted:
+            raise UserError(f"`expected` of {name} has the key '{what}': {nearest(what, counted)}.")
+        if counted[what] != number:
+            raise UserError(
+                f"{name} has {counted[what]} {what}, but {number} are expected: its files are not the published ones."
+            )
+    return counted
+
+
+def parser(name: str) -> Callable[[dict, Path, Path, int], pd.DataFrame]:
+    """A built-in parser by name, or the user's own by ``module:function``."""
+    if name in BUILT_IN:
+        return _load(BUILT_IN[name])
+    if ":" not in name:
+        raise UserError(f"There is no parser '{name}': {nearest(name, BUILT_IN)}, or your own as module:function.")
+    function = _load(name)
+    return lambda dataset, downloads, images, workers: function(dataset, downloads, images)
+
+
+def _load(name: str) -> Callable:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module and not module.startswith(f"{error.name}."):
+            raise
+        raise UserError(
+            f"The parser '{name}' cannot be imported: there is no module '{error.name}' beside the Snakefile."
+        ) from None
+    except AttributeError:
+        raise UserError(f"The parser '{name}' cannot be imported: '{module}' has no function '{attribute}'.") from None

@@ -1,0 +1,174 @@
+"""What happens to an image between the pack and the network: cropping, flipping, resizing, on uint8.
+
+A transform is a list of steps from a protocol's YAML, for example::
+
+    - random_resized_crop: {size: 64, scale: [0.5, 1], ratio: [0.75, 1.333]}
+    - horizontal_flip: {p: 0.5}
+
+All randomness comes from the generator that is passed with the image, so that an augmentation is a function
+of (seed, epoch, position). Distributions are torchvision's. Normalising belongs to the backbones.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional
+
+from recheck.errors import UserError, nearest
+
+Step = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
+INTERPOLATIONS = {
+    mode.value: mode for mode in (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationMode.NEAREST)
+}
+
+
+class Compose:
+    """(height, width, 3) uint8 array → (3, height', width') uint8 tensor."""
+
+    def __init__(self, steps: list[Step]):
+        self.steps = steps
+
+    def __call__(self, image: np.ndarray, generator: torch.Generator) -> torch.Tensor:
+        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
+        for step in self.steps:
+            pixels = step(pixels, generator)
+        return pixels.contiguous()
+
+
+class Resize:
+    """To an exact [height, width], or the shorter side to a length, keeping the shape."""
+
+    def __init__(self, shorter: int | None = None, exact: list[int] | None = None, interpolation: str = "bilinear"):
+        if (shorter is None) == (exact is None):
+            raise UserError("The transform 'resize' needs either `shorter` or `exact`.")
+        self.size = (
+            [_whole("resize", "shorter", shorter)] if exact is None else _pair("resize", "exact", exact, whole=True)
+        )
+        self.interpolation = _mode("resize", interpolation)
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return functional.resize(pixels, self.size, self.interpolation, antialias=True)
+
+
+class CenterCrop:
+    """The middle square; an image that is smaller is padded with black."""
+
+    def __init__(self, size: int):
+        self.size = [_whole("center_crop", "size", size)] * 2
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return functional.center_crop(pixels, self.size)
+
+
+class RandomResizedCrop:
+    """A random part (uniform in area, log-uniform in width / height) resized to a square."""
+
+    def __init__(
+        self, size: int, scale: list = (0.08, 1.0), ratio: list = (3 / 4, 4 / 3), interpolation: str = "bilinear"
+    ):
+        self.size = [_whole("random_resized_crop", "size", size)] * 2
+        self.scale = _pair("random_resized_crop", "scale", scale)
+        self.ratio = _pair("random_resized_crop", "ratio", ratio)
+        self.interpolation = _mode("random_resized_crop", interpolation)
+
+    def box(self, height: int, width: int, generator: torch.Generator) -> tuple[int, int, int, int]:
+        """Top, left, height, width. Ten tries to fit, then the largest middle part with an allowed shape."""
+        log_ratio = (math.log(self.ratio[0]), math.log(self.ratio[1]))
+        for _ in range(10):
+            area = height * width * _uniform(*self.scale, generator)
+            shape = math.exp(_uniform(*log_ratio, generator))
+            w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+            if 0 < w <= width and 0 < h <= height:
+                return _below(height - h, generator), _below(width - w, generator), h, w
+        h, w = height, width
+        if width / height < self.ratio[0]:
+            h = round(width / self.ratio[0])
+        elif width / height > self.ratio[1]:
+            w = round(height * self.ratio[1])
+        return (height - h) // 2, (width - w) // 2, h, w
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        top, left, height, width = self.box(*pixels.shape[-2:], generator)
+        crop = pixels[:, top : top + height, left : left + width]
+        return functional.resize(crop, self.size, self.interpolation, antialias=True)
+
+
+class HorizontalFlip:
+    def __init__(self, p: float = 0.5):
+        if not _is_number(p) or not 0 <= p <= 1:
+            raise UserError(f"The transform 'horizontal_flip' needs a probability `p` from 0 to 1, not {p!r}.")
+        self.p = p
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return pixels.flip(-1) if _uniform(0, 1, generator) < self.p else pixels
+
+
+STEPS: dict[str, type] = {
+    "resize": Resize,
+    "center_crop": CenterCrop,
+    "random_resized_crop": RandomResizedCrop,
+    "horizontal_flip": HorizontalFlip,
+}
+
+
+def build(spec: list[dict]) -> Transform:
+    """A transform from its YAML; it can be pickled and holds no state."""
+    if not isinstance(spec, list) or not all(isinstance(step, dict) and len(step) == 1 for step in spec):
+        raise UserError(f"A transform is a list of single steps such as `- center_crop: {{size: 227}}`, not {spec!r}.")
+    return Compose([_step(*next(iter(step.items()))) for step in spec])
+
+
+def _step(name: str, options: dict | None) -> Step:
+    if name not in STEPS:
+        raise UserError(f"There is no transform '{name}': {nearest(str(name), STEPS)}.")
+    options = {} if options is None else options
+    if not isinstance(options, dict):
+        raise UserError(f"The transform '{name}' needs its options as keys, e.g. `{{size: 64}}`, not {options!r}.")
+    parameters = inspect.signature(STEPS[name]).parameters
+    for key in options:
+        if key not in parameters:
+            raise UserError(f"The transform '{name}' has no key '{key}': {nearest(str(key), parameters)}.")
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in options:
+            raise UserError(f"The transform '{name}' needs the key '{key}'.")
+    return STEPS[name](**options)
+
+
+def _uniform(low: float, high: float, generator: torch.Generator) -> float:
+    return low + (high - low) * torch.rand((), generator=generator, dtype=torch.float64).item()
+
+
+def _below(most: int, generator: torch.Generator) -> int:
+    """A whole number from 0 to ``most``."""
+    return int(torch.randint(0, most + 1, (), generator=generator))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(step: str, key: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(f"The transform '{step}' needs a number of pixels as `{key}`, not {value!r}.")
+    return value
+
+
+def _pair(step: str, key: str, value: Any, whole: bool = False) -> list:
+    valid = (
+        isinstance(value, (list, tuple)) and len(value) == 2 and all(_is_number(part) and part > 0 for part in value)
+    )
+    if not valid or (not whole and value[0] > value[1]):
+        raise UserError(f"The transform '{step}' needs two numbers above 0 as `{key}`, e.g. [0.5, 1], not {value!r}.")
+    return [_whole(step, key, part) for part in value] if whole else [float(part) for part in value]
+
+
+def _mode(step: str, name: str) -> InterpolationMode:
+    if name not in INTERPOLATIONS:
+        raise UserError(f"The transform '{step}' has no interpolation '{name}': {nearest(str(name), INTERPOLATIONS)}.")
+    return INTERPOLATIONS[name]

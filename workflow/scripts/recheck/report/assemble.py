@@ -1,0 +1,245 @@
+"""From a study and the files of its runs to what is shown: the one place where reading and drawing meet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from recheck.config import resolve
+from recheck.data.packed import PackedImages
+from recheck.errors import UserError, nearest
+from recheck.evaluation.search import Search, neighbours
+from recheck.files import read_json
+from recheck.report import figures, gallery, results, tables
+from recheck.report import page as pages
+
+FIGURES = ("metrics", "curves", "recall", "map", "gallery")
+QUERIES, NEIGHBOURS = 6, 8
+# The captions of `snakemake --report`: the page says the same, from the same files.
+CAPTIONS = Path(__file__).resolve().parents[3] / "report"
+# Drawn in the map instead of dots when they are as small as icons; photographs reduced that much say nothing.
+ICON = 72
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files of one dataset in a study. A figure needs only some of them; the rest may be empty."""
+
+    evaluations: Sequence[str | Path] = ()
+    histories: Sequence[str | Path] = ()
+    runs: Sequence[str | Path] = ()
+    embeddings: Sequence[str | Path] = ()
+    split: str | Path | None = None
+    index: str | Path | None = None
+    pack: str | Path | None = None
+    published: Any = field(default=None)
+
+
+def labels(study: Mapping[str, Any]) -> dict[str, str]:
+    return {key: (method or {}).get("label", key) for key, method in study["methods"].items()}
+
+
+def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Table:
+    evaluations = results.read_evaluations(inputs.evaluations)
+    facts = {}
+    if inputs.split and inputs.index:
+        facts = results.split_facts(read_json(inputs.split), results.read_index(inputs.index))
+    return tables.render(
+        results.summarise(evaluations),
+        dataset,
+        methods=labels(study),
+        views=study["views"],
+        metrics=_settings(study, dataset)["evaluation"]["table"],
+        seeds=len(study["seeds"]),
+        failed=results.failures(evaluations),
+        quoted=tables.published(inputs.published),
+        facts=facts,
+        backbone=backbone(study, dataset),
+        scale=scale(study, dataset),
+    )
+
+
+def backbone(study: Mapping[str, Any], dataset: str) -> str:
+    """All backbones of the rows, usually one, with their weights."""
+    specs = [resolve(study, dataset, method)["model"]["backbone"] for method in study["methods"]]
+    return ", ".join(dict.fromkeys(f"{spec['name']} ({spec.get('weights', 'no')} weights)" for spec in specs))
+
+
+def scale(study: Mapping[str, Any], dataset: str) -> str:
+    """How much of the data and how much training stand behind the numbers, from the study's own settings."""
+    part = (study["datasets"][dataset] or {}).get("classes") or {}
+    parts = [f"one of every {part['every']} classes"] if part.get("every", 1) > 1 else []
+    parts += [f"the first {part['first']} classes"] if "first" in part else []
+    trained = [resolve(study, dataset, method) for method in study["methods"]]
+    budgets = dict.fromkeys(_budget(settings) for settings in trained if settings["schedule"]["epochs"])
+    return "; ".join([*parts, *([f"training of {' or '.join(budgets)}"] if budgets else [])])
+
+
+def _budget(settings: Mapping[str, Any]) -> str:
+    schedule = settings["schedule"]
+    steps = schedule.get("steps_per_epoch")
+    many = "up to " if schedule.get("patience") is not None else ""
+    epochs = f"{many}{schedule['epochs']} epoch{'s' if schedule['epochs'] > 1 else ''}"
+    batch = (settings.get("sampler") or {}).get("batch")
+    return epochs + (f" of {steps} steps" if steps else "") + (f", {batch} images a step" if batch else "")
+
+
+def figure(
+    name: str, study: Mapping[str, Any], dataset: str, inputs: Inputs, png: str | Path, svg: str | Path
+) -> Figure:
+    """Draw one of ``FIGURES`` from the files it needs."""
+    if name not in FIGURES:
+        raise UserError(f"There is no figure '{name}'; {nearest(name, FIGURES)}.")
+    files = {"png": png, "svg": svg}
+    reference = results.untrained_method(study, dataset)
+    if name in ("map", "gallery"):
+        return (_map if name == "map" else _gallery)(study, dataset, inputs, reference, files)
+    common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
+    if name == "curves":
+        selection = _settings(study, dataset)["selection"]
+        column = f"{selection['role']}_{selection['metric']}" if selection.get("role") else None
+        chosen = results.chosen_epochs(results.read_runs(inputs.runs))
+        return figures.curves(results.read_histories(inputs.histories), selection=column, chosen=chosen, **common)
+    summary = results.summarise(results.read_evaluations(inputs.evaluations))
+    if name == "recall":
+        return figures.recall(summary, views=study["views"], **common)
+    return figures.metrics(
+        summary,
+        results.read_folds(inputs.evaluations),
+        views=study["views"],
+        metrics=_settings(study, dataset)["evaluation"]["table"],
+        quoted=next(iter(tables.published(inputs.published)), None),
+        **common,
+    )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The test images and, by label, their embeddings under the untrained model and the best trained one."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    names: dict[int, str]
+    groups: dict[int, str]
+    embeddings: dict[str, np.ndarray]
+
+
+def _shown(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> _Shown:
+    index = results.read_index(inputs.index)
+    images = results.test_images(read_json(inputs.split))
+    files = results.embedding_files(inputs.embeddings)
+    embeddings = {}
+    for method in (reference, best(study, dataset, inputs, reference)):
+        if method in files:
+            reduction = resolve(study, dataset, method).get("reduction")
+            embeddings[labels(study)[method]] = results.concatenated_view(files[method], reduction)
+    if not embeddings:
+        raise UserError(
+            f"No embeddings of dataset '{dataset}' to show: evaluate a method of study '{study['name']}' first."
+        )
+    own = index["label"].to_numpy()[images]
+    return _Shown(images, own, results.class_names(index), results.class_groups(index), embeddings)
+
+
+def best(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> str | None:
+    """The trained method to show: the highest on the metric that selects checkpoints, first view of the table."""
+    summary = results.summarise(results.read_evaluations(inputs.evaluations))
+    return results.best_method(summary, lead_metric(study, dataset), study["views"][0], exclude=[reference])
+
+
+def lead_metric(study: Mapping[str, Any], dataset: str) -> str:
+    """The metric that stands for all: the one that selects checkpoints, or else the table's last."""
+    settings = _settings(study, dataset)
+    shown, chosen = settings["evaluation"]["table"], settings["selection"].get("metric")
+    return chosen if chosen in shown else shown[-1]
+
+
+def _map(study, dataset: str, inputs: Inputs, reference: str | None, files: dict[str, str | Path]) -> Figure:
+    shown = _shown(study, dataset, inputs, reference)
+    part = figures.spread_classes(shown.labels, figures.MAP_IMAGES)
+    images, labels_here = shown.images[part], shown.labels[part]
+    chosen = figures.highlighted_classes(labels_here, shown.groups)
+    pack = PackedImages(inputs.pack)
+    pictures = {int(at): pack.image(int(images[at])) for at in np.flatnonzero(np.isin(labels_here, chosen))}
+    icons = all(max(picture.shape[:2]) <= ICON for picture in pictures.values())
+    return figures.embedding_map(
+        {label: vectors[part] for label, vectors in shown.embeddings.items()},
+        labels_here,
+        shown=chosen,
+        names=shown.names,
+        thumbnails=pictures if icons else None,
+        **files,
+    )
+
+
+def _gallery(study, dataset: str, inputs: Inputs, reference: str | None, files: dict[str, str | Path]) -> Figure:
+    shown = _shown(study, dataset, inputs, reference)
+    last = list(shown.embeddings.values())[-1]
+    right = shown.labels[neighbours(last, 1)[:, 0]] == shown.labels
+    queries = gallery.choose_queries(shown.labels, right, QUERIES)
+    found = {
+        label: Search(vectors).nearest(vectors[queries], NEIGHBOURS, own=queries)
+        for label, vectors in shown.embeddings.items()
+    }
+    pack = PackedImages(inputs.pack)
+    return gallery.draw(
+        lambda position: np.asarray(pack.image(int(shown.images[position]))),
+        shown.labels,
+        queries,
+        found,
+        names=shown.names,
+        **files,
+    )
+
+
+def page(
+    study: Mapping[str, Any],
+    table_files: Iterable[str | Path],
+    figure_files: Iterable[str | Path],
+    run_files: Iterable[str | Path],
+) -> str:
+    """The whole study from its finished tables (.csv and .md), figures (.png and .svg) and run records."""
+    drawn = {Path(path).name: path for path in figure_files}
+    written = {(Path(path).parent.name, Path(path).suffix): path for path in table_files}
+    sections = [
+        _section(study, dataset, tables.read(written[dataset, ".csv"], written[dataset, ".md"]), drawn)
+        for dataset in study["datasets"]
+        if (dataset, ".csv") in written
+    ]
+    order = {method: number for number, method in enumerate(study["methods"])}
+    runs = results.read_runs(run_files)
+    runs.sort(key=lambda run: (run["dataset"], order.get(run["method"], len(order)), run["seed"], run["fold"]))
+    return pages.render(
+        study=study["name"],
+        title=study.get("title", study["name"]),
+        description=study.get("description", ""),
+        sections=sections,
+        runs=runs,
+        labels=labels(study),
+        command=f"snakemake --cores all {study['name']}",
+    )
+
+
+def _section(
+    study: Mapping[str, Any], dataset: str, own: tables.Table, drawn: Mapping[str, str | Path]
+) -> pages.Section:
+    reference = results.untrained_method(study, dataset)
+    headline = tables.headline(own.frame, lead_metric(study, dataset), study["views"][0], reference)
+    captions = pages.captions(CAPTIONS, study["name"], dataset)
+    shown = []
+    for kind in pages.TITLES:
+        png, svg = (drawn.get(f"{dataset}_{kind}.{suffix}") for suffix in ("png", "svg"))
+        if png and svg:
+            summed = f" {headline}" if kind == "metrics" and headline else ""
+            alt = f"{pages.TITLES[kind]} on {dataset}.{summed} The caption below says how to read it."
+            shown.append(pages.Figure(kind, png, svg, captions[kind], alt))
+    return pages.Section(dataset, own, shown, headline)
+
+
+def _settings(study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+    """What the protocol says on a dataset, before any method changes it."""
+    bare = {**study, "methods": {"": {}}}
+    return resolve(bare, dataset, "")

@@ -1,0 +1,81 @@
+"""How the figures look, and how they are saved: the same bytes for the same data, readable without colour."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from recheck.files import atomic
+
+# Okabe and Ito's palette, without its yellow, which is too faint on white.
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+INK, GREY, FAINT = "#222222", "#767676", "#d0d0d0"
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+
+SETTINGS = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#999999",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "recheck",
+    "svg.fonttype": "path",
+    "text.parse_math": False,
+}
+DPI = 150
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    with matplotlib.rc_context(SETTINGS):
+        yield
+
+
+def series(position: int) -> dict[str, object]:
+    """Colour, marker and line of the n-th method: no two of the first 60 share all three, nor two neighbours any."""
+    return {
+        "color": COLOURS[position % len(COLOURS)],
+        "marker": MARKERS[position % len(MARKERS)],
+        "linestyle": LINES[position % len(LINES)],
+    }
+
+
+def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
+    """Write both files whole, without dates or version strings in them; returns the figure for who wants to look."""
+    with atomic(png) as temporary:
+        figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
+    with atomic(svg) as temporary:
+        figure.savefig(temporary, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+    return figure
+
+
+def note(sentence: str, png: str | Path, svg: str | Path) -> Figure:
+    """A figure that says why there is nothing to draw, so that a study without it still completes."""
+    with styled():
+        figure = plt.figure(figsize=(7, 1.2))
+        figure.text(0.5, 0.5, sentence, ha="center", va="center", color=GREY)
+        return save(figure, png, svg)

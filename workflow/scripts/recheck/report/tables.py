@@ -1,0 +1,465 @@
+"""One table a dataset: Markdown, CSV, LaTeX and HTML rendered from the same frame."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape as html_escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MISSING, FAILED = "—", "failed"
+WIDEST_LATEX = 10
+PLUS_MINUS, MINUS = "±", "−"
+CSV_COLUMN = re.compile(r"(?P<view>[^_]+)_(?P<metric>.+)_status")
+OURS, PUBLISHED, DIFFERENCE = "ours", "published", "difference"
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    PLUS_MINUS: r"$\pm$",
+    MINUS: r"$-$",
+    "—": "---",
+    "–": "--",
+    "×": r"$\times$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "Δ": r"$\Delta$",
+    "\u00a0": "~",
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """Values quoted from one document, in percent: dataset -> method -> view -> metric."""
+
+    source: str
+    values: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+
+    def value(self, dataset: str, method: str, view: str, metric: str) -> float:
+        row = (self.values.get(dataset) or {}).get(method) or {}
+        return float((row.get(view) or {}).get(metric, np.nan))
+
+
+def published(given: object) -> list[Published]:
+    """The ``published`` of a study: nothing, one document, or several of which the first is compared with."""
+    if not given:
+        return []
+    documents = given if isinstance(given, list) else [given]
+    return [Published(str(document["source"]), document["values"]) for document in documents]
+
+
+def frame(
+    summary: pd.DataFrame,
+    dataset: str,
+    *,
+    methods: Mapping[str, str],
+    views: Sequence[str],
+    metrics: Sequence[str],
+    seeds: int = 1,
+    failed: Iterable[tuple[str, str, str]] = (),
+    quoted: Sequence[Published] = (),
+) -> pd.DataFrame:
+    """All that a table says, in percent: one row for each method, view and metric, in the study's order.
+
+    ``methods`` maps keys to labels; ``seeds`` is how many were planned. What was not measured is NaN.
+    """
+    measured = summary[summary["dataset"] == dataset].set_index(["method", "view", "metric"])
+    failed, rows = set(failed), []
+    for method, label in methods.items():
+        for view in views:
+            for metric in metrics:
+                found = measured.loc[(method, view, metric)] if (method, view, metric) in measured.index else None
+                values = [document.value(dataset, method, view, metric) for document in quoted]
+                mean = np.nan if found is None else 100 * found["mean"]
+                first = next((value for value in values if not np.isnan(value)), np.nan)
+                rows.append(
+                    {
+                        "method": method,
+                        "label": label,
+                        "view": view,
+                        "metric": metric,
+                        "dim": None if found is None or pd.isna(found["dim"]) else int(found["dim"]),
+                        "mean": mean,
+                        "interval": np.nan if found is None else 100 * found["interval"],
+                        "seeds": 0 if found is None else int(found["seeds"]),
+                        "planned": seeds,
+                        "failed": (dataset, method, view) in failed,
+                        "published": first,
+                        "quotes": tuple(values),
+                        "difference": mean - first,
+                    }
+                )
+    return _with_best(pd.DataFrame(rows))
+
+
+def _with_best(table: pd.DataFrame) -> pd.DataFrame:
+    """Mark the best of each column, of our own values if there are any.
+
+    They are compared as printed: two cells that read the same are either both best or both not.
+    """
+    lead = table["mean"] if table["mean"].notna().any() else table["published"]
+    printed = lead.round(2)
+    highest = printed.groupby([table["view"], table["metric"]]).transform("max")
+    return table.assign(best=printed.notna() & (printed == highest))
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    view: str
+    metric: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame laid out for reading, with the line that says what it shows."""
+
+    frame: pd.DataFrame
+    caption: str
+    name: str
+
+    @property
+    def has_ours(self) -> bool:
+        """Whether there is a column for measurements: always, unless the table only quotes."""
+        return bool(self.frame["mean"].notna().any() or self.frame["failed"].any() or not self.has_published)
+
+    @property
+    def has_published(self) -> bool:
+        return bool(self.frame["published"].notna().any())
+
+    @property
+    def columns(self) -> list[Column]:
+        kinds = [OURS] * self.has_ours + [PUBLISHED] * self.has_published
+        kinds += [DIFFERENCE] * (self.has_ours and self.has_published)
+        pairs = self.frame[["view", "metric"]].drop_duplicates().itertuples(index=False, name=None)
+        return [Column(view, metric, kind) for view, metric in pairs for kind in kinds]
+
+    def view_title(self, view: str) -> str:
+        """The view with the dimension its embeddings really have; a range if rows differ."""
+        dims = sorted({int(dim) for dim in self.frame.loc[self.frame["view"] == view, "dim"].dropna()})
+        if not dims:
+            return view.capitalize()
+        return f"{view.capitalize()} {dims[0]}-d" if len(dims) == 1 else f"{view.capitalize()} {dims[0]}–{dims[-1]}-d"
+
+    def title(self, column: Column) -> str:
+        """A column's title where its neighbours say the rest."""
+        named = column.kind == OURS or not self.has_ours
+        return column.metric if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
+
+    def groups(self) -> list[tuple[str, list[Column]]]:
+        views = dict.fromkeys(column.view for column in self.columns)
+        return [(self.view_title(view), [c for c in self.columns if c.view == view]) for view in views]
+
+    def rows(self) -> list[tuple[str, list[Cell], str]]:
+        """Label, cells and seeds of each method, as text."""
+        rows = []
+        for _, part in self.frame.groupby("method", sort=False):
+            at = {(row.view, row.metric): row for row in part.itertuples()}
+            cells = [_cell(at[column.view, column.metric], column.kind, self.has_ours) for column in self.columns]
+            rows.append((str(part["label"].iloc[0]), cells, _seeds(part)))
+        return rows
+
+    def markdown(self) -> str:
+        titles = []
+        for group, columns in self.groups():
+            for column in columns:
+                kind = self.title(column) if column.kind != OURS and self.has_ours else ""
+                titles.append(f"{group} {column.metric} {kind}".rstrip())
+        head = ["Method", *titles, *(["Seeds"] if self.has_ours else [])]
+        body = []
+        for label, cells, seeds in self.rows():
+            texts = [f"**{cell.text}**" if cell.bold else cell.text for cell in cells]
+            body.append([label.replace("|", r"\|"), *texts, *([seeds] if self.has_ours else [])])
+        widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
+        rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+        lines = [_markdown_line(row, widths) for row in [head, rule, *body]]
+        return "\n".join(lines) + f"\n\n{self.caption}\n"
+
+    def csv(self) -> str:
+        """Wide and for machines: full precision, percent, empty where there is nothing."""
+        lines = []
+        for method, part in self.frame.groupby("method", sort=False):
+            line: dict[str, object] = {
+                "method": method,
+                "label": part["label"].iloc[0],
+                "seeds": _seed_count(part),
+                "planned_seeds": part["planned"].iloc[0],
+            }
+            for row in part.itertuples():
+                prefix = f"{row.view}_{row.metric}"
+                line[f"{prefix}_status"] = FAILED if row.failed else "missing" if np.isnan(row.mean) else "measured"
+                line[f"{prefix}_dim"] = row.dim
+                line[f"{prefix}_mean"], line[f"{prefix}_interval"] = row.mean, row.interval
+                for number, value in enumerate(row.quotes, start=1):
+                    line[f"{prefix}_published" + (f"_{number}" if number > 1 else "")] = value
+                if row.quotes:
+                    line[f"{prefix}_difference"] = row.difference
+            lines.append(line)
+        wide = pd.DataFrame(lines)
+        dims = [column for column in wide if column.endswith("_dim")]
+        return wide.astype(dict.fromkeys(dims, "Int64")).to_csv(index=False, lineterminator="\n")
+
+    def latex(self) -> str:
+        """A float for any article that loads booktabs and graphicx; shrunk only if wider than the text.
+
+        Views are side by side, or below each other where that would make the type too small to read.
+        """
+        groups = self.groups()
+        panels = [[group] for group in groups] if len(self.columns) > WIDEST_LATEX else [groups]
+        lines = [
+            r"% Needs \usepackage{booktabs,graphicx}.",
+            r"\begin{table}",
+            r"\centering",
+            r"\setlength{\tabcolsep}{4pt}",
+        ]
+        for number, panel in enumerate(panels):
+            lines += [r"\par\medskip"] * (number > 0) + self._latex_panel(panel)
+        return "\n".join(
+            [
+                *lines,
+                rf"\caption{{{latex_escape(self.caption)}}}",
+                rf"\label{{tab:{_slug(self.name)}}}",
+                r"\end{table}",
+                "",
+            ]
+        )
+
+    def _latex_panel(self, groups: list[tuple[str, list[Column]]]) -> list[str]:
+        columns = [column for _, own in groups for column in own]
+        places = [self.columns.index(column) for column in columns]
+        last = self.has_ours
+        top, rules, start = [], [], 2
+        for title, own in groups:
+            top.append(rf"\multicolumn{{{len(own)}}}{{c}}{{{latex_escape(title)}}}")
+            rules.append(rf"\cmidrule(lr){{{start}-{start + len(own) - 1}}}")
+            start += len(own)
+        head = ["Method", *(latex_escape(self.title(column)) for column in columns), *["Seeds"] * last]
+        lines = [
+            r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{l{'r' * len(columns)}{'r' * last}}}",
+            r"\toprule",
+            " & ".join(["", *top, *[""] * last]) + r" \\",
+            " ".join(rules),
+            " & ".join(head) + r" \\",
+            r"\midrule",
+        ]
+        for label, cells, seeds in self.rows():
+            texts = [latex_escape(cells[place].text) for place in places]
+            texts = [
+                rf"\textbf{{{text}}}" if cells[place].bold else text for place, text in zip(places, texts, strict=True)
+            ]
+            lines.append(" & ".join([latex_escape(label), *texts, *[latex_escape(seeds)] * last]) + r" \\")
+        return [*lines, r"\bottomrule", r"\end{tabular}%", "}"]
+
+    def html(self) -> str:
+        """A table element with grouped headers that a screen reader can follow; no styles of its own."""
+        groups = self.groups()
+        top = "".join(f'<th scope="colgroup" colspan="{len(c)}">{html_escape(title)}</th>' for title, c in groups)
+        titles = "".join(
+            f'<th scope="col" class="{column.kind}{first}">{html_escape(self.title(column))}</th>'
+            for _, columns in groups
+            for column, first in zip(columns, [" first", *[""] * len(columns)], strict=False)
+        )
+        end = '<th scope="col" rowspan="2" class="seeds">Seeds</th>' if self.has_ours else ""
+        body = []
+        for label, cells, seeds in self.rows():
+            firsts = [" first" if n == 0 else "" for _, columns in groups for n in range(len(columns))]
+            texts = [
+                f'<td class="{column.kind}{first}">'
+                + (f"<strong>{html_escape(cell.text)}</strong>" if cell.bold else html_escape(cell.text))
+                + "</td>"
+                for column, cell, first in zip(self.columns, cells, firsts, strict=True)
+            ]
+            last = f'<td class="seeds">{html_escape(seeds)}</td>' if self.has_ours else ""
+            body.append(f'<tr><th scope="row">{html_escape(label)}</th>{"".join(texts)}{last}</tr>')
+        return (
+            f'<table><thead><tr><th scope="col" rowspan="2">Method</th>{top}{end}</tr><tr>{titles}</tr></thead>'
+            f"<tbody>{''.join(body)}</tbody></table>"
+        )
+
+
+def caption(
+    dataset: str,
+    *,
+    test_images: int | None = None,
+    test_classes: int | None = None,
+    unseen_classes: bool = False,
+    folds: int | None = None,
+    train_images: int | None = None,
+    train_classes: int | None = None,
+    seeds: int = 1,
+    backbone: str = "",
+    scale: str = "",
+    sources: Sequence[str] = (),
+    measured: bool = True,
+) -> str:
+    """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted."""
+    parts = [f"{dataset}."]
+    if test_images is not None:
+        unseen = ", all of them unseen in training" if unseen_classes else ""
+        parts = [f"{dataset}: {test_images:,} test images of {test_classes:,} classes{unseen}."]
+    if measured and folds:
+        many = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
+        parts.append(f"{many} {train_images:,} images of {train_classes:,} classes.")
+    if measured and backbone:
+        parts.append(f"Backbone: {backbone}.")
+    if measured and scale:
+        parts.append(f"Scale: {scale.rstrip('.')}.")
+    parts.append("All values in percent.")
+    if measured and seeds > 1:
+        parts.append(f"Measured here: mean ± half-width of the 95 % t-interval over {seeds} seeds.")
+    elif measured:
+        parts.append("Measured here with one seed, so without an interval (± appears with two or more).")
+    if measured:
+        parts.append("Bold: the best measured here.")
+    if sources:
+        quoted = " and ".join(sources)
+        second = "; where they disagree both are given, in this order" if len(sources) > 1 else ""
+        begin = "Published columns are quoted" if measured else "Nothing was measured here: all values are quoted"
+        parts.append(f"{begin} from {quoted}{second}.")
+        if measured:
+            parts.append("Δ = measured here − published" + (" (the first)." if len(sources) > 1 else "."))
+    return " ".join(parts)
+
+
+def headline(table: pd.DataFrame, metric: str, view: str, reference: str | None = None) -> str:
+    """The table in one sentence: the best row on one metric, and how far it is from the untrained one."""
+    rows = table[(table["metric"] == metric) & (table["view"] == view) & table["mean"].notna()]
+    trained = rows[rows["method"] != reference]
+    if trained.empty:
+        return ""
+    best = trained.loc[trained["mean"].idxmax()]
+    sentence = f"Highest {metric} ({view}): {best['label']}, {best['mean']:.2f}\u00a0%"
+    base = rows[rows["method"] == reference]
+    if not base.empty:
+        sentence += f"; untrained ({base['label'].iloc[0]}): {base['mean'].iloc[0]:.2f}\u00a0%"
+    return sentence + "."
+
+
+def latex_escape(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def _cell(row, kind: str, has_ours: bool) -> Cell:
+    if kind == OURS:
+        if np.isnan(row.mean):
+            return Cell(FAILED if row.failed else MISSING)
+        return Cell(
+            _number(row.mean) + ("" if np.isnan(row.interval) else f" {PLUS_MINUS} {row.interval:.2f}"), row.best
+        )
+    if kind == PUBLISHED:
+        texts = dict.fromkeys(_number(value) for value in row.quotes if not np.isnan(value))
+        return Cell(" / ".join(texts) or MISSING, bool(row.best) and not has_ours)
+    return Cell(MISSING if np.isnan(row.difference) else _signed(row.difference))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", MINUS)
+
+
+def _signed(value: float) -> str:
+    text = f"{value:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text.replace("-", MINUS)
+
+
+def _seed_count(part: pd.DataFrame) -> int:
+    """The number of seeds behind a row's values: the smallest, where views differ."""
+    counts = part.loc[part["seeds"] > 0, "seeds"]
+    return 0 if counts.empty else int(counts.min())
+
+
+def _seeds(part: pd.DataFrame) -> str:
+    """How many seeds stand behind a row; says of how many if some are missing."""
+    count, planned = _seed_count(part), int(part["planned"].iloc[0])
+    if not count:
+        return MISSING
+    return str(count) if count == planned else f"{count} of {planned}"
+
+
+def _markdown_line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cells[0].ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
+    ]
+    return f"| {' | '.join(padded)} |"
+
+
+def _slug(text: str) -> str:
+    return "".join(character if character.isalnum() else "-" for character in text.lower()).strip("-")
+
+
+def render(
+    summary: pd.DataFrame,
+    dataset: str,
+    *,
+    methods: Mapping[str, str],
+    views: Sequence[str],
+    metrics: Sequence[str],
+    seeds: int = 1,
+    failed: Iterable[tuple[str, str, str]] = (),
+    quoted: Sequence[Published] = (),
+    title: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+    backbone: str = "",
+    scale: str = "",
+) -> Table:
+    """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()`` and ``.html()``."""
+    rows = frame(
+        summary, dataset, methods=methods, views=views, metrics=metrics, seeds=seeds, failed=failed, quoted=quoted
+    )
+    here = [document.source for document in quoted if dataset in document.values]
+    measured = bool(rows["mean"].notna().any() or rows["failed"].any() or not here)
+    line = caption(
+        title or dataset, seeds=seeds, backbone=backbone, scale=scale, sources=here, measured=measured, **(facts or {})
+    )
+    return Table(rows, line, dataset)
+
+
+def read(csv: str | Path, markdown: str | Path) -> Table:
+    """The table that was written as these two files: values from the one, the caption from the other."""
+    wide = pd.read_csv(csv, dtype={"method": str, "label": str}, keep_default_na=False, na_values=[""])
+    columns = [match.groupdict() for match in map(CSV_COLUMN.fullmatch, wide.columns) if match]
+    rows = []
+    for line in wide.to_dict("records"):
+        for column in columns:
+            prefix = f"{column['view']}_{column['metric']}"
+            quotes = [
+                line[name] for name in wide.columns if re.fullmatch(re.escape(prefix) + r"_published(_\d+)?", name)
+            ]
+            mean, dim = line[f"{prefix}_mean"], line[f"{prefix}_dim"]
+            rows.append(
+                {
+                    "method": line["method"],
+                    "label": line["label"],
+                    **column,
+                    "dim": None if pd.isna(dim) else int(dim),
+                    "mean": mean,
+                    "interval": line[f"{prefix}_interval"],
+                    "seeds": 0 if pd.isna(mean) else line["seeds"],
+                    "planned": line["planned_seeds"],
+                    "failed": line[f"{prefix}_status"] == FAILED,
+                    "published": next((value for value in quotes if not pd.isna(value)), np.nan),
+                    "quotes": tuple(quotes),
+                    "difference": line.get(f"{prefix}_difference", np.nan),
+                }
+            )
+    caption_line = Path(markdown).read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
+    return Table(_with_best(pd.DataFrame(rows)), caption_line, Path(csv).parent.name)
