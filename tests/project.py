@@ -106,7 +106,7 @@ class Project:
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", *arguments],
+            [str(Path(sys.executable).with_name("snakemake")), *arguments],
             cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """What a user sees who makes a mistake: one sentence that names the file or key, and no half-written file."""
 
+import hashlib
 import http.server
 import threading
 
@@ -17,7 +18,7 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["--config", "methods=[tripplet]"], "has no method 'tripplet'; did you mean 'triplet'?"),
         (["results/letters/glyphs/tripplet/seed0/separated.json"], "no method 'tripplet'; did you mean 'triplet'?"),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
-        (["--config", "device=gpu"], "'device' is str 'gpu'; Known: auto, cpu, cuda."),
+        (["--config", "device=gpu"], "'device' is str 'gpu'; did you mean 'cpu'? Known: auto, cpu, cuda."),
         (["--config", "seeds=zero"], "'seeds' must be of type array or null, found str 'zero'."),
         (["--config", "workers=-1"], "'workers': -1 is less than the minimum of 0."),
     ],
@@ -32,8 +33,18 @@ def test_command_line(fresh, arguments, sentence):
 @pytest.mark.parametrize(
     ("file", "old", "new", "sentence"),
     [
-        ("studies/letters", "evaluate_every", "evaluate_evry", "unknown key 'evaluate_evry' in 'protocol.schedule'; did you"),
-        ("studies/letters", "epochs: 2", "epochs: two", "'protocol.schedule.epochs' must be of type integer, found str"),
+        (
+            "studies/letters",
+            "evaluate_every",
+            "evaluate_evry",
+            "unknown key 'evaluate_evry' in 'protocol.schedule'; did you",
+        ),
+        (
+            "studies/letters",
+            "epochs: 2",
+            "epochs: two",
+            "'protocol.schedule.epochs' must be of type integer, found str",
+        ),
         ("studies/letters", "metric: MAP@R", "metric: MAP@Q", "There is no metric 'MAP@Q': did you mean 'MAP@R'?"),
         ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
         ("studies/letters", "ProxyNCALoss", "ProxyNCALos", "did you mean 'ProxyNCALoss'?"),
@@ -71,7 +82,11 @@ def test_dataset_that_is_not_what_it_says(fresh, old, new, target, sentence):
         ("random_resized_crop: {size", "random_resize_crop: {size", "did you mean 'random_resized_crop'?"),
         ("class: MPerClass", "class: MPerClas", "did you mean 'MPerClass'?"),
         ("backbone: {class: Adam", "backbone: {class: Adams", "did you mean 'Adam'?"),
-        ("    loss: {class: TripletMarginLoss", "    loss: {class: my_missing_module:Loss", "no module 'my_missing_module'"),
+        (
+            "    loss: {class: TripletMarginLoss",
+            "    loss: {class: my_missing_module:Loss",
+            "no module 'my_missing_module'",
+        ),
         ("lr: 1e-3}\n    head", "lr: 1e+30}\n    head", "lower 'optimisers.*.lr'"),
     ],
 )
@@ -97,12 +112,16 @@ def test_a_class_with_one_image_is_said_and_does_no_harm(fresh):
     for path in sorted(fresh.path("glyphs/L").iterdir())[1:]:
         path.unlink()
     output = fresh.succeed("--cores", "2", "--", "results/letters/glyphs/pretrained/seed0/separated.json")
-    assert "1 class has a single image" in output
+    assert "1 of 12 classes have one image only" in output
 
 
 @pytest.mark.parametrize(
     ("classes", "sentence"),
-    [("first: 7", "7 classes can't be halved"), ("first: 6", "leave 1 for validation"), ("first: 99", "has 12")],
+    [
+        ("first: 7", "needs an even number of classes, not 7"),
+        ("first: 6", "6 classes are too few for 2 folds"),
+        ("first: 99", "more classes than the 12 of the dataset"),
+    ],
 )
 def test_classes_that_cannot_be_split(fresh, classes, sentence):
     fresh.edit("config/studies/letters.yaml", "glyphs: {}", f"glyphs: {{classes: {{{classes}}}}}")
@@ -129,9 +148,9 @@ def server():
         made.shutdown()
 
 
-@pytest.mark.parametrize(("name", "sentence"), [("missing", "404"), ("wrong", "expected " + "0" * 64)])
+@pytest.mark.parametrize(("name", "sentence"), [("missing", "404"), ("wrong", "expected sha256 " + "a" * 64)])
 def test_a_download_that_is_missing_or_corrupt(fresh, server, name, sentence):
-    entry = f"files:\n  - path: archive.bin\n    sha256: {'0' * 64}\n    from: [{{url: {server}/{name}}}]\n"
+    entry = f"files:\n  - path: archive.bin\n    sha256: {'a' * 64}\n    from: [{{url: {server}/{name}}}]\n"
     fresh.write("config/datasets/glyphs.yaml", fresh.read("config/datasets/glyphs.yaml") + entry)
     output = fresh.fail("--cores", "1", PACK)
     assert sentence in output
@@ -140,9 +159,6 @@ def test_a_download_that_is_missing_or_corrupt(fresh, server, name, sentence):
 
 
 def test_a_file_that_changes_after_its_download_is_noticed(fresh, server):
-    good = "48a1fdfbf5f3a5a2b3a2ac5d0db4cbf1ba5de1d2ce9b9d0f2dbe5d2d1d2d3c4f"
-    import hashlib
-
     good = hashlib.sha256(b"some bytes").hexdigest()
     entry = f"files:\n  - path: archive.bin\n    sha256: {good}\n    from: [{{url: {server}/right}}]\n"
     fresh.write("config/datasets/glyphs.yaml", fresh.read("config/datasets/glyphs.yaml") + entry)

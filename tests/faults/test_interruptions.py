@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
 MODEL = f"{RUN}/model.safetensors"
 STATE = "results/state/letters/glyphs/triplet/seed0/fold0/state.bin"
+SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 LONGER = ("epochs: 2, steps_per_epoch: 3", "epochs: 400, steps_per_epoch: 3")
 
 
@@ -80,7 +82,7 @@ def on_a_small_disk(project, folder, options, *arguments):
         [
             f"mkdir -p {folder}",
             f"mount -t tmpfs -o {options} tmpfs {folder}",
-            f"({sys.executable} -m snakemake {' '.join(arguments)}; echo EXIT $?; find {folder} -type f)",
+            f"({SNAKEMAKE} {' '.join(arguments)}; echo EXIT $?; find {folder} -type f)",
         ]
     )
     private = ["--mount"] if os.geteuid() == 0 else ["--map-root-user", "--mount"]

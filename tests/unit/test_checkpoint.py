@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+
 from recheck.training.checkpoint import StateFile
 
 

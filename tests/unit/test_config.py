@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from recheck import config
 from recheck.errors import UserError
 
@@ -129,7 +130,12 @@ def test_files_with_a_users_own_classes_are_found(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("class Loss: ...")
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "deep.py").write_text("")
-    spec = {"loss": {"class": "mine:Loss"}, "more": [{"class": "pack.deep:X"}], "other": "not.there:Y", "url": "http://x"}
+    spec = {
+        "loss": {"class": "mine:Loss"},
+        "more": [{"class": "pack.deep:X"}],
+        "other": "not.there:Y",
+        "url": "http://x",
+    }
     assert config.user_modules(spec) == ["mine.py", "pack/deep.py"]
 
 
@@ -169,10 +175,12 @@ def test_readme_of_the_configuration_names_every_key():
 
 def test_yaml_errors_say_the_line(tmp_path):
     path = tmp_path / "broken.yaml"
-    path.write_text(textwrap.dedent("""\
+    path.write_text(
+        textwrap.dedent("""\
         title: x
         seeds: [0
         other: 1
-    """))
+    """)
+    )
     with pytest.raises(UserError, match=r"broken.yaml, line \d"):
         config.read_yaml(path)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from glyphs import make_glyphs
+
 from recheck.data.folder import parse_folder
 from recheck.data.packed import PackedImages, pack
 from recheck.errors import UserError
@@ -219,7 +220,9 @@ def test_not_trained_at_all(data, tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_with_the_step_and_keeps_the_last_good_state(data, tmp_path):
     wild = {name: {"class": "SGD", "lr": 1e30} for name in ("backbone", "head", "loss")}
-    with pytest.raises(UserError, match=r"(The loss became (nan|inf) at step \d+|non-finite embeddings after step \d+)"):
+    with pytest.raises(
+        UserError, match=r"(The loss became (nan|inf) at step \d+|non-finite embeddings after step \d+)"
+    ):
         make_run(data, tmp_path, with_(optimisers=wild)).train()
     state = StateFile(tmp_path / "state", "f").load()
     assert state["position"]["epoch"] == 0
@@ -247,5 +250,7 @@ def test_only_the_training_split_is_trained_on(data, tmp_path):
 
     watched = Watched(data.images)
     configuration = with_(selection={})
-    Run(configuration, FoldData(watched, data.labels, data.roles), 0, 0, CPU, StateFile(tmp_path, "f"), tmp_path / "e").train()
+    Run(
+        configuration, FoldData(watched, data.labels, data.roles), 0, 0, CPU, StateFile(tmp_path, "f"), tmp_path / "e"
+    ).train()
     assert watched.seen <= set(data.roles["train"].tolist())

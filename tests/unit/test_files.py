@@ -5,6 +5,7 @@ import os
 import stat
 
 import pytest
+
 from recheck import files
 from recheck.errors import UserError
 
@@ -31,12 +32,16 @@ def test_the_old_content_stays_until_the_new_is_whole(tmp_path):
 def test_files_are_readable_by_others_as_usual(tmp_path):
     files.write_text(tmp_path / "a", "x")
     (tmp_path / "b").write_text("x")
-    assert stat.S_IMODE(os.stat(tmp_path / "a").st_mode) == stat.S_IMODE(os.stat(tmp_path / "b").st_mode)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
 
 
 @pytest.mark.parametrize(
     ("number", "sentence"),
-    [(errno.ENOSPC, "No space left while writing"), (errno.EDQUOT, "No space left"), (errno.EROFS, "cannot be written")],
+    [
+        (errno.ENOSPC, "No space left while writing"),
+        (errno.EDQUOT, "No space left"),
+        (errno.EROFS, "cannot be written"),
+    ],
 )
 def test_what_a_disk_refuses_becomes_a_sentence(tmp_path, number, sentence):
     with pytest.raises(UserError, match=sentence), files.atomic(tmp_path / "x"):

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch_metric_learning import losses
+
 from recheck.errors import UserError
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers, build_schedulers
@@ -55,7 +56,7 @@ def test_no_miner_is_none():
 
 def test_a_loss_with_parameters_needs_an_optimiser():
     loss = build_loss({"class": "ProxyNCALoss"}, 3, 4)
-    with pytest.raises(UserError, match="'optimisers.loss' is missing"):
+    with pytest.raises(UserError, match=r"'optimisers\.loss' is missing"):
         build_optimisers({"head": {"class": "Adam", "lr": 1}}, {"loss": loss})
     made = build_optimisers({"loss": {"class": "RMSprop", "lr": 0.1, "momentum": 0.9}}, {"loss": loss})
     assert isinstance(made["loss"], torch.optim.RMSprop)
@@ -114,7 +115,7 @@ def test_a_pass_is_a_function_of_its_generator_alone():
 
 def test_shuffled_gives_every_image_at_most_once():
     batches = build_sampler({"class": "Shuffled", "batch": 4}, labels_of([3, 3, 4])).draw(np.random.RandomState(0))
-    stream = sum(batches, [])
+    stream = [position for batch in batches for position in batch]
     assert len(stream) == len(set(stream)) == 8
 
 

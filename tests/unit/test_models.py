@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from recheck.errors import UserError
 from recheck.models.backbones import build_backbone
 from recheck.models.embedding import EmbeddingModel, load_model, save_model
@@ -102,4 +103,6 @@ def test_weights_from_a_file(tmp_path):
     source = build_backbone({"name": "timm/test_resnet"}).network
     save_file(source.state_dict(), tmp_path / "weights.safetensors")
     loaded = build_backbone({"name": "timm/test_resnet", "weights": str(tmp_path / "weights.safetensors")}).network
-    assert all(torch.equal(a, b) for a, b in zip(source.state_dict().values(), loaded.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(source.state_dict().values(), loaded.state_dict().values(), strict=True)
+    )

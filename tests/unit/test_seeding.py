@@ -4,11 +4,22 @@ import random
 
 import numpy as np
 import torch
+
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
 
 
 def test_streams_differ_and_repeat():
-    streams = [(0,), (1,), (0, 0), (0, 1), (0, 0, "a"), (0, 0, "b"), (0, 0, "a", 1), (0, 0, "a", 1, 0), (0, 0, "a", 0, 1)]
+    streams = [
+        (0,),
+        (1,),
+        (0, 0),
+        (0, 1),
+        (0, 0, "a"),
+        (0, 0, "b"),
+        (0, 0, "a", 1),
+        (0, 0, "a", 1, 0),
+        (0, 0, "a", 0, 1),
+    ]
     seeds = [derive(*stream) for stream in streams]
     assert len(set(seeds)) == len(seeds)
     assert seeds == [derive(*stream) for stream in streams]

@@ -19,7 +19,9 @@ def test_the_readmes_own_method_runs(project):
     project.write("my_losses.py", code["my_losses.py"])
     method = yaml["config/studies/quickstart.yaml"]
     name = re.search(r"^  (\w+):$", method, re.MULTILINE)[1]
-    project.edit("config/studies/letters.yaml", "methods:\n", "methods:\n" + method.split("methods:\n")[1].rstrip() + "\n")
+    project.edit(
+        "config/studies/letters.yaml", "methods:\n", "methods:\n" + method.split("methods:\n")[1].rstrip() + "\n"
+    )
     planned = project.planned()
     assert planned["train"] == 2
     project.succeed("--cores", "2")
@@ -47,18 +49,18 @@ def test_a_parser_of_ones_own(tmp_path):
     project.write(
         "my_parser.py",
         """
-        from pathlib import Path
-
         import pandas as pd
 
 
-        def parse(dataset, downloads, images, workers=1):
-            rows = [(str(p.relative_to(images)), "AEIOU".find(p.parent.name) < 0, p.parent.name) for p in sorted(images.glob("*/*.png"))]
-            names = sorted({name for _, _, name in rows})
-            return pd.DataFrame(
-                [(path, names.index(name), name, "consonant" if consonant else "vowel", "") for path, consonant, name in rows],
-                columns=["path", "label", "class_name", "super_label", "role"],
-            )
+        def parse(dataset, downloads, images):
+            paths = sorted(images.glob("*/*.png"))
+            names = sorted({path.parent.name for path in paths})
+            rows = []
+            for path in paths:
+                name = path.parent.name
+                kind = "vowel" if name in "AEIOU" else "consonant"
+                rows.append((str(path.relative_to(images)), names.index(name), name, kind, ""))
+            return pd.DataFrame(rows, columns=["path", "label", "class_name", "super_label", "role"])
         """,
     )
     project.edit("config/datasets/glyphs.yaml", "parser: folder", "parser: my_parser:parse")

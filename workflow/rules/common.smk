@@ -80,11 +80,7 @@ def check_request():
             )
     targets = requested_targets()
     for target in targets - set(RESERVED):
-        if (
-            target not in STUDY_FILES
-            and target.isidentifier()
-            and not os.path.exists(target)
-        ):
+        if target not in STUDY_FILES and target.isidentifier() and not os.path.exists(target):
             raise UserError(
                 f"There is no study '{target}'; {nearest(target, STUDY_FILES)} (config/studies/*.yaml)."
             )
@@ -113,9 +109,7 @@ RESERVED = (
 
 def requested_targets():
     """The targets on the command line; Snakemake itself would only say that there is no rule for a misspelt one."""
-    if workflow.exec_mode.name != "DEFAULT" or not Path(sys.argv[0]).name.startswith(
-        "snakemake"
-    ):
+    if workflow.exec_mode.name != "DEFAULT" or not Path(sys.argv[0]).name.startswith("snakemake"):
         return set()
     return set(parse_args(sys.argv[1:])[1].targets)
 
@@ -123,9 +117,7 @@ def requested_targets():
 def check_writable(key, folder):
     """A folder that can't be written is said now, not after an hour."""
     existing = next(
-        path
-        for path in (Path(folder).absolute(), *Path(folder).absolute().parents)
-        if path.exists()
+        path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists()
     )
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise UserError(
@@ -153,9 +145,7 @@ def runs(study, dataset, pattern):
 def folds_of(study, dataset, method, seed, pattern):
     count = settings.folds_of(resolved(study, dataset, method))
     return [
-        pattern.format(
-            study=study, dataset=dataset, method=method, seed=seed, fold=fold
-        )
+        pattern.format(study=study, dataset=dataset, method=method, seed=seed, fold=fold)
         for fold in range(count)
     ]
 
@@ -188,23 +178,15 @@ def packed_of(wildcards):
 
 def state_of(wildcards):
     """Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete."""
-    return (
-        "{0}/state/{1.study}/{1.dataset}/{1.method}/seed{1.seed}/fold{1.fold}".format(
-            RESULTS, wildcards
-        )
-    )
+    return "{0}/state/{1.study}/{1.dataset}/{1.method}/seed{1.seed}/fold{1.fold}".format(RESULTS, wildcards)
 
 
 def training_of(wildcards):
-    return settings.training_part(
-        resolved(wildcards.study, wildcards.dataset, wildcards.method)
-    )
+    return settings.training_part(resolved(wildcards.study, wildcards.dataset, wildcards.method))
 
 
 def evaluation_of(wildcards):
-    return settings.evaluation_part(
-        resolved(wildcards.study, wildcards.dataset, wildcards.method)
-    )
+    return settings.evaluation_part(resolved(wildcards.study, wildcards.dataset, wildcards.method))
 
 
 # What the rules of data.smk ask for
@@ -214,9 +196,9 @@ def dataset_files(wildcards):
     return [entry["path"] for entry in dataset_of(wildcards.dataset)["files"]]
 
 
+@for_users
 def file_entry(wildcards):
-    files = {entry["path"]: entry for entry in dataset_of(wildcards.dataset)["files"]}
-    return files[wildcards.file]
+    return settings.file_of(dataset_of(wildcards.dataset), wildcards.file)
 
 
 def parser_settings(wildcards):
@@ -226,19 +208,25 @@ def parser_settings(wildcards):
 
 
 def image_root(wildcards):
-    return dataset_of(wildcards.dataset).get(
-        "root", f"{RESOURCES}/datasets/{wildcards.dataset}/images"
-    )
+    return dataset_of(wildcards.dataset).get("root", f"{RESOURCES}/datasets/{wildcards.dataset}/images")
 
 
 # What the rules of report.smk ask for
 
 
+@cache
+@for_users
+def published_of(study):
+    """The numbers a study is compared with; none if it names no file."""
+    file = study_of(study).get("published")
+    if file is None:
+        return None
+    return settings.read_yaml(Path(workflow.basedir, "resources", "published", file))["documents"]
+
+
 def all_runs(file):
     """The named file of every run of a study on a dataset."""
-    pattern = (
-        f"<results>/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fold}}/{file}"
-    )
+    pattern = f"<results>/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fold}}/{file}"
     return lambda wildcards: runs(wildcards.study, wildcards.dataset, pattern)
 
 
@@ -273,9 +261,7 @@ def figure_inputs(wildcards):
         inputs["embeddings"] = shown_embeddings(wildcards)
         inputs["index"] = f"<resources>/datasets/{wildcards.dataset}/images.csv"
         inputs["split"] = f"<results>/{wildcards.study}/{wildcards.dataset}/split.json"
-        inputs["pack"] = [
-            f"{folder}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")
-        ]
+        inputs["pack"] = [f"{folder}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")]
     return inputs
 
 
@@ -301,6 +287,4 @@ def study_tables(wildcards):
 def study_runs(wildcards):
     pattern = "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/run.json"
     datasets = study_of(wildcards.study)["datasets"]
-    return [
-        path for dataset in datasets for path in runs(wildcards.study, dataset, pattern)
-    ]
+    return [path for dataset in datasets for path in runs(wildcards.study, dataset, pattern)]

@@ -15,7 +15,9 @@ rule fetch:
         mem_mb=1000,
         runtime=240,
     params:
-        entry=file_entry,
+        # the hash alone: a new mirror or another word in the YAML does not fetch again
+        sha256=lambda wildcards: file_entry(wildcards)["sha256"],
+        yaml=lambda wildcards: str(DATASET_FILES[wildcards.dataset]),
     message:
         "Fetching {wildcards.file} of {wildcards.dataset}"
     script:
@@ -42,7 +44,10 @@ rule verify:
         mem_mb=1000,
         runtime=60,
     params:
-        files=lambda wildcards: dataset_of(wildcards.dataset)["files"],
+        files=lambda wildcards: [
+            {key: entry[key] for key in ("path", "sha256", "size") if key in entry}
+            for entry in dataset_of(wildcards.dataset)["files"]
+        ],
     message:
         "Verifying the checksums of {wildcards.dataset}"
     script:
@@ -114,12 +119,8 @@ rule split:
         mem_mb=1000,
         runtime=10,
     params:
-        scheme=lambda wildcards: settings.split_of(
-            study_of(wildcards.study), wildcards.dataset
-        ),
-        classes=lambda wildcards: study_of(wildcards.study)["datasets"][
-            wildcards.dataset
-        ].get("classes"),
+        scheme=lambda wildcards: settings.split_of(study_of(wildcards.study), wildcards.dataset),
+        classes=lambda wildcards: study_of(wildcards.study)["datasets"][wildcards.dataset].get("classes"),
     message:
         "Splitting {wildcards.dataset} for {wildcards.study}"
     script:

@@ -47,7 +47,7 @@ rule figure:
     output:
         png=report(
             "<results>/{study}/figures/{dataset}_{figure}.png",
-            caption="../report/{figure}.rst",
+            caption="../report/figure.rst",
             category="{study}",
             subcategory="{dataset}",
             labels={"what": "{figure}"},

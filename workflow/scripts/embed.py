@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import torch
+
 from recheck.data import transforms
 from recheck.data.packed import PackedImages
 from recheck.data.splits import read_split

@@ -1,6 +1,7 @@
 """All metrics of one view of an experiment's folds."""
 
 import faiss
+
 from recheck.data.index import read_index
 from recheck.data.splits import read_split
 from recheck.evaluation.embeddings import read_embeddings

@@ -1,7 +1,8 @@
 """One file of a dataset, from the first source that gives exactly it."""
 
+from recheck.config import file_of, read_yaml
 from recheck.data.sources import fetch
 from recheck.job import job
 
 with job(snakemake):
-    fetch(snakemake.params.entry, snakemake.output[0])
+    fetch(file_of(read_yaml(snakemake.params.yaml), snakemake.wildcards.file), snakemake.output[0])

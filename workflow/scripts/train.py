@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import torch
+
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.data.splits import read_split

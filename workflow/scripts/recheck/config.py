@@ -96,7 +96,9 @@ def _sentence(error: ValidationError) -> str:
         missing = next(name for name in error.validator_value if name not in error.instance)
         return f"key '{missing}' is missing{inside}."
     if error.validator == "enum":
-        return f"'{key}' is {_described(error.instance)}; {nearest(str(error.instance), map(str, error.validator_value))}."
+        return (
+            f"'{key}' is {_described(error.instance)}; {nearest(str(error.instance), map(str, error.validator_value))}."
+        )
     if error.validator == "type":
         wanted = error.validator_value if isinstance(error.validator_value, str) else " or ".join(error.validator_value)
         return f"'{key}' must be of type {wanted}, found {_described(error.instance)}."
@@ -125,6 +127,14 @@ def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[
     dataset = read_yaml(paths[name])
     validate(dataset, "dataset", paths[name])
     return {"name": name, "files": [], "options": {}, **dataset}
+
+
+def file_of(dataset: dict[str, Any], path: str) -> dict[str, Any]:
+    """The entry of a dataset's ``files`` with that path."""
+    files = {entry["path"]: entry for entry in dataset["files"]}
+    if path not in files:
+        raise UserError(f"There is no file '{path}'; {nearest(path, files)}.")
+    return files[path]
 
 
 def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
@@ -226,7 +236,9 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
             raise UserError(f"{source}, '{key}': {error}") from None
     for name in evaluation["table"]:
         if name not in evaluation["metrics"]:
-            raise UserError(f"{source}: 'evaluation.table' names '{name}', which 'evaluation.metrics' does not compute.")
+            raise UserError(
+                f"{source}: 'evaluation.table' names '{name}', which 'evaluation.metrics' does not compute."
+            )
     for part, library in (("loss", "losses"), ("miner", "miners")):
         name = (resolved.get(part) or {}).get("class")
         known = _library_classes(library)

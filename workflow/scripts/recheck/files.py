@@ -31,7 +31,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -51,7 +51,7 @@ def disk_errors(path: str | Path) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise UserError(
                 f"{path} cannot be written ({os.strerror(error.errno)}): make its folder writable, "
-                "or choose another with `--config results=...` or `resources=...`."
+                "or choose another (config key 'pathvars')."
             ) from error
         raise
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     path = Path(snakemake.log[0])
     _log_to(path)
     # A user's own classes (`module:Class`) live beside the Snakefile, that is, in the working directory.
-    sys.path.append(os.getcwd())
+    sys.path.append(str(Path.cwd()))
     try:
         yield log
     except UserError as error:
@@ -31,7 +30,9 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
         sys.exit(130)
     except Exception as error:
         log.debug("unexpected", exc_info=error)
-        log.error("Unexpected %s: %s (this is a fault of Recheck; the traceback is in %s)", type(error).__name__, error, path)
+        log.error(
+            "Unexpected %s: %s (this is a fault of Recheck; the traceback is in %s)", type(error).__name__, error, path
+        )
         sys.exit(1)
 
 

@@ -9,7 +9,6 @@ image root, where the images are or where the parser puts them. A dataset names 
 importable one as ``module:function``.
 """
 
-import importlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import pandas as pd
 
 from recheck.errors import UserError, nearest
 from recheck.files import atomic
+from recheck.registry import load
 
 log = logging.getLogger("recheck")
 COLUMNS = ["path", "label", "class_name", "super_label", "role"]
@@ -98,22 +98,8 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, in
 def parser(name: str) -> Callable[[dict, Path, Path, int], pd.DataFrame]:
     """A built-in parser by name, or the user's own by ``module:function``."""
     if name in BUILT_IN:
-        return _load(BUILT_IN[name])
+        return load(BUILT_IN[name], "parser")
     if ":" not in name:
         raise UserError(f"There is no parser '{name}': {nearest(name, BUILT_IN)}, or your own as module:function.")
-    function = _load(name)
+    function = load(name, "parser")
     return lambda dataset, downloads, images, workers: function(dataset, downloads, images)
-
-
-def _load(name: str) -> Callable:
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        if error.name != module and not module.startswith(f"{error.name}."):
-            raise
-        raise UserError(
-            f"The parser '{name}' cannot be imported: there is no module '{error.name}' beside the Snakefile."
-        ) from None
-    except AttributeError:
-        raise UserError(f"The parser '{name}' cannot be imported: '{module}' has no function '{attribute}'.") from None

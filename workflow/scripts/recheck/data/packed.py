@@ -168,6 +168,8 @@ def _shape(path: Path, resize: Resize) -> tuple[int, int] | str:
 def _pixels(path: Path, resize: Resize) -> np.ndarray | str:
     try:
         return decode(path, resize)
+    except FileNotFoundError:
+        return "missing"
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         return _reason(error)
 
@@ -179,8 +181,21 @@ def _reason(error: Exception) -> str:
 def _shapes(paths: list[Path], resize: Resize, workers: int) -> np.ndarray:
     look = functools.partial(_shape, resize=resize)
     found = list(ordered_map(look, paths, workers, total=len(paths), description="Reading image sizes"))
-    _refuse_broken([(path, shape) for path, shape in zip(paths, found, strict=True) if isinstance(shape, str)])
+    if any(isinstance(shape, str) for shape in found):
+        _refuse_broken(_unreadable(paths, resize, workers))
     return np.array(found, dtype=np.int32).reshape(-1, 2)
+
+
+def _unreadable(paths: list[Path], resize: Resize, workers: int) -> list[tuple[Path, str]]:
+    """Every image that can't be decoded: when one header is bad, a user wants to hear of all that is."""
+    read = functools.partial(_problem, resize=resize)
+    problems = ordered_map(read, paths, workers, total=len(paths), description="Looking for broken images")
+    return [(path, problem) for path, problem in zip(paths, problems, strict=True) if problem]
+
+
+def _problem(path: Path, resize: Resize) -> str | None:
+    pixels = _pixels(path, resize)
+    return pixels if isinstance(pixels, str) else None
 
 
 def _write_pixels(paths: list[Path], resize: Resize, shapes: np.ndarray, target: Path, workers: int) -> str:
@@ -214,5 +229,5 @@ def _check_space(needed: int, destination: Path) -> None:
     if needed > free:
         raise UserError(
             f"Packing into {destination} needs {needed / MEBIBYTE:.0f} MB, but only {free / MEBIBYTE:.0f} MB are free "
-            "there: free some space, or choose another folder with `--config resources=...`."
+            "there: free some space, or choose another folder (config key 'pathvars')."
         )

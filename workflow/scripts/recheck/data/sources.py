@@ -58,13 +58,6 @@ def fetch(file: dict, destination: str | Path) -> Path:
     )
 
 
-def fetch_all(files: Iterable[dict], folder: str | Path) -> None:
-    """Get every file of a dataset into its downloads folder."""
-    files = list(files)
-    for file in Progress(files, desc="Fetching", unit="file"):
-        fetch(file, inside(Path(folder), file["path"]))
-
-
 def verify(files: Iterable[dict], folder: str | Path) -> dict[str, dict]:
     """Read every file again and return what it is, for ``verified.json``; a wrong one stops the run."""
     manifest = {}

@@ -1,6 +1,6 @@
 """From the folds' raw test embeddings to the numbers of a view."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,19 @@ def separated(
     return {name: float(np.mean([fold[name] for fold in folds])) for name in metrics}, folds
 
 
-def concatenated(fold_embeddings: Sequence[np.ndarray]) -> np.ndarray:
-    """One embedding from all folds: each to length 1, side by side in fold order, to length 1 again."""
-    return normalise(np.concatenate([normalise(fold) for fold in fold_embeddings], axis=1))
+def concatenated(
+    fold_embeddings: Sequence[np.ndarray], reduction: Mapping[str, Any] | None = None, seed: int = 0
+) -> np.ndarray:
+    """One embedding from all folds: each to length 1, side by side in fold order, to length 1 again.
+
+    A reduction takes the raw outputs of all folds together; copies of one network count once, since they add nothing.
+    """
+    folds = list(fold_embeddings)
+    if reduction:
+        same = all(np.array_equal(fold, folds[0]) for fold in folds)
+        joined = folds[0] if same else np.concatenate(folds, axis=1)
+        folds = [reduce(joined, reduction["kind"], reduction["dims"]["concatenated"], seed)]
+    return normalise(np.concatenate([normalise(fold) for fold in folds], axis=1))
 
 
 def evaluate_view(
@@ -43,14 +53,13 @@ def evaluate_view(
     fold_embeddings: Sequence[np.ndarray],
     labels: np.ndarray,
     metrics: Sequence[str],
-    reduction: dict[str, Any] | None = None,
+    reduction: Mapping[str, Any] | None = None,
     device: str = "cpu",
     seed: int = 0,
 ) -> dict[str, Any]:
     """``dim`` and ``metrics`` of a view, and ``folds`` of the separated one, from raw outputs.
 
-    ``reduction`` ({"kind": ..., "dims": {view: ...}}) is for networks without a trained head. In the concatenated
-    view it reduces the raw outputs of all folds together; copies of one network count once, since they add nothing.
+    ``reduction`` ({"kind": ..., "dims": {view: ...}}) is for networks without a trained head.
     """
     if view not in VIEWS:
         raise UserError(f"There is no view '{view}': {nearest(view, VIEWS)}.")
@@ -61,16 +70,13 @@ def evaluate_view(
             f"The folds have {sizes or 'no'} test embeddings for {len(labels)} labels: all folds need the same test "
             "images; delete their embeddings.safetensors and run again."
         )
-    if reduction and view == "concatenated":
-        same = all(np.array_equal(fold, folds[0]) for fold in folds)
-        folds = folds[:1] if same else [np.concatenate(folds, axis=1)]
-    if reduction:
-        folds = [reduce(fold, reduction["kind"], reduction["dims"][view], seed) for fold in folds]
     if view == "concatenated":
-        embeddings = concatenated(folds)
+        embeddings = concatenated(folds, reduction, seed)
         return {
             "dim": embeddings.shape[1],
             "metrics": evaluate(embeddings, labels, metrics, device=device, seed=seed),
         }
+    if reduction:
+        folds = [reduce(fold, reduction["kind"], reduction["dims"][view], seed) for fold in folds]
     mean, each = separated(folds, labels, metrics, device, seed)
     return {"dim": folds[0].shape[1], "metrics": mean, "folds": each}

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from recheck.errors import UserError
-from recheck.methods.registry import build
+from recheck.registry import build
 
 
 def build_optimisers(spec: dict[str, Any], parts: dict[str, nn.Module]) -> dict[str, torch.optim.Optimizer]:

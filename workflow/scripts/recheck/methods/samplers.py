@@ -13,7 +13,7 @@ from pytorch_metric_learning import samplers as library
 from pytorch_metric_learning.utils import common_functions
 
 from recheck.errors import UserError
-from recheck.methods.registry import build
+from recheck.registry import build
 
 
 class MPerClass:

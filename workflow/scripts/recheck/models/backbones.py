@@ -17,7 +17,7 @@ from torch import nn
 
 from recheck.errors import UserError, nearest
 from recheck.files import sha256
-from recheck.methods.registry import find
+from recheck.registry import load
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     weights = spec.get("weights", "none") if load_weights else "none"
     options = spec.get("options", {})
     if ":" in name:
-        network = find(name, [], "backbone")(**options)
+        network = load(name, "backbone")(**options)
         backbone = Backbone(network, network.num_features, tuple(network.mean), tuple(network.std))
     elif name.startswith("timm/"):
         backbone = _timm(name.removeprefix("timm/"), options, pretrained=weights == "imagenet")

@@ -12,8 +12,8 @@ from torch import nn
 
 from recheck.errors import UserError
 from recheck.files import atomic, fingerprint
-from recheck.methods.registry import build
 from recheck.models.backbones import build_backbone
+from recheck.registry import build
 
 
 class Linear(nn.Linear):

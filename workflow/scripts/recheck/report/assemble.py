@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from recheck.config import resolve
+from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
 from recheck.evaluation.search import Search, neighbours
@@ -46,7 +47,7 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
     evaluations = results.read_evaluations(inputs.evaluations)
     facts = {}
     if inputs.split and inputs.index:
-        facts = results.split_facts(read_json(inputs.split), results.read_index(inputs.index))
+        facts = results.split_facts(read_json(inputs.split), read_index(inputs.index))
     return tables.render(
         results.summarise(evaluations),
         dataset,
@@ -128,7 +129,7 @@ class _Shown:
 
 
 def _shown(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> _Shown:
-    index = results.read_index(inputs.index)
+    index = read_index(inputs.index)
     images = results.test_images(read_json(inputs.split))
     files = results.embedding_files(inputs.embeddings)
     embeddings = {}
@@ -228,14 +229,14 @@ def _section(
 ) -> pages.Section:
     reference = results.untrained_method(study, dataset)
     headline = tables.headline(own.frame, lead_metric(study, dataset), study["views"][0], reference)
-    captions = pages.captions(CAPTIONS, study["name"], dataset)
     shown = []
     for kind in pages.TITLES:
         png, svg = (drawn.get(f"{dataset}_{kind}.{suffix}") for suffix in ("png", "svg"))
         if png and svg:
             summed = f" {headline}" if kind == "metrics" and headline else ""
             alt = f"{pages.TITLES[kind]} on {dataset}.{summed} The caption below says how to read it."
-            shown.append(pages.Figure(kind, png, svg, captions[kind], alt))
+            text = pages.caption(CAPTIONS / "figure.rst", study=study["name"], dataset=dataset, figure=kind)
+            shown.append(pages.Figure(kind, png, svg, text, alt))
     return pages.Section(dataset, own, shown, headline)
 
 

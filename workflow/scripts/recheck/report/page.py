@@ -67,16 +67,14 @@ def data_uri(content: bytes, suffix: str) -> str:
     return f"data:{MEDIA[suffix]};base64,{base64.b64encode(content).decode()}"
 
 
-def captions(folder: str | Path, study: str, dataset: str) -> dict[str, str]:
-    """The texts of the folder's templates by their name, as ``snakemake --report`` would fill them in."""
-    found = {}
-    for path in sorted(Path(folder).glob("*.rst")):
-        template = jinja2.Template(path.read_text(encoding="utf-8"), undefined=jinja2.StrictUndefined)
-        wildcards = {"study": study, "dataset": dataset}
-        found[path.stem] = " ".join(template.render(snakemake={"wildcards": wildcards}).split())
-    if not found:
-        raise UserError(f"{folder} has no captions (*.rst): restore the folder from the repository.")
-    return found
+def caption(path: str | Path, **wildcards: str) -> str:
+    """A caption of ``snakemake --report``, filled in as Snakemake would, in one line."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: restore it from the repository.") from None
+    template = jinja2.Template(text, undefined=jinja2.StrictUndefined)
+    return " ".join(template.render(snakemake={"wildcards": wildcards}).split())
 
 
 def render(

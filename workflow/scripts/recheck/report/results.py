@@ -16,7 +16,6 @@ from scipy import stats
 from recheck.config import resolve
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.reduction import reduce
 from recheck.evaluation.views import concatenated
 from recheck.files import read_json
 
@@ -174,20 +173,7 @@ def embedding_files(paths: Iterable[str | Path]) -> dict[str, list[str | Path]]:
 
 def concatenated_view(paths: Sequence[str | Path], reduction: Mapping[str, Any] | None = None) -> np.ndarray:
     """The test embeddings as the concatenated view searches them, from the files of all folds of one seed."""
-    folds = [read_embeddings(path)["test"] for path in paths]
-    if reduction:
-        same = all(np.array_equal(fold, folds[0]) for fold in folds)
-        joined = folds[0] if same else np.concatenate(folds, axis=1)
-        folds = [reduce(joined, reduction["kind"], reduction["dims"]["concatenated"], place(paths[0]).seed)]
-    return concatenated(folds)
-
-
-def read_index(path: str | Path) -> pd.DataFrame:
-    """The dataset's images.csv; names and super-labels are text, empty where there are none."""
-    index = pd.read_csv(path, keep_default_na=False, dtype={"class_name": str, "super_label": str})
-    if not {"label", "class_name", "super_label"} <= set(index.columns):
-        raise UserError(f"{path} lacks the columns label, class_name and super_label: delete it and run again.")
-    return index
+    return concatenated([read_embeddings(path)["test"] for path in paths], reduction, place(paths[0]).seed)
 
 
 def class_names(index: pd.DataFrame) -> dict[int, str]:

@@ -161,8 +161,9 @@ class Run:
         value = loss.item()
         if not math.isfinite(value):
             raise UserError(
-                f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower 'optimisers.*.lr' "
-                f"or check the loss's settings; the last good state is kept in {self.state_file.folder}."
+                f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower "
+                "'optimisers.*.lr' or check the loss's settings; the last good state is kept in "
+                f"{self.state_file.folder}."
             )
         for optimiser in self.optimisers.values():
             optimiser.zero_grad(set_to_none=True)

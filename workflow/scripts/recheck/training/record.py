@@ -21,9 +21,7 @@ def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
 def run_fingerprint(configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str]) -> str:
     """Two runs with the same fingerprint are the same computation (on the same hardware and versions)."""
     own_code = {path: sha256(path) for path in user_modules(configuration)}
-    return fingerprint(
-        {"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_code": own_code}
-    )
+    return fingerprint({"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_code": own_code})
 
 
 def machine(device: torch.device, threads: int) -> dict[str, Any]:

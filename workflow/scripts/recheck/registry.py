@@ -1,4 +1,4 @@
-"""From a YAML part such as ``{class: TripletMarginLoss, margin: 0.1}`` to the object it names."""
+"""From a YAML part such as ``{class: TripletMarginLoss, margin: 0.1}`` to the object it names, a user's own too."""
 
 import importlib
 import inspect
@@ -8,18 +8,25 @@ from typing import Any
 from recheck.errors import UserError, nearest
 
 
+def load(name: str, what: str) -> Any:
+    """What ``module:attribute`` names; the module is a file beside the Snakefile, or installed."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module_name and not module_name.startswith(f"{error.name}."):
+            raise
+        raise UserError(
+            f"{what} '{name}': no module '{error.name}' can be imported; put {error.name}.py beside the Snakefile."
+        ) from None
+    except AttributeError:
+        raise UserError(f"{what} '{name}': module '{module_name}' has no '{attribute}'.") from None
+
+
 def find(name: str, modules: list[ModuleType], what: str) -> Any:
     """The class called ``name`` in one of the modules, or anywhere as ``module:Class``."""
     if ":" in name:
-        module_name, _, attribute = name.partition(":")
-        try:
-            return getattr(importlib.import_module(module_name), attribute)
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"{what} '{name}': no module '{error.name}' can be imported; put {error.name}.py beside the Snakefile."
-            ) from error
-        except AttributeError:
-            raise UserError(f"{what} '{name}': module '{module_name}' has no '{attribute}'.") from None
+        return load(name, what)
     for module in modules:
         found = getattr(module, name, None)
         if inspect.isclass(found):

@@ -1,0 +1,66 @@
+"""What the README says is true: its commands are run, its names exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from project import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.strip()
+]
+SNAKEMAKE = [command for command in COMMANDS if command.startswith("snakemake") and "--report" not in command]
+
+
+def test_the_readme_has_its_two_commands_and_ci_runs_the_second():
+    assert COMMANDS[:2] == ["make quickstart", "make test"]
+    assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("target", "runs"), [("quickstart", "snakemake --cores all"), ("test", "pytest"), ("setup", "")]
+)
+def test_make_runs_what_the_readme_says(target, runs):
+    plan = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert runs in plan.stdout.splitlines() or not runs
+
+
+@pytest.mark.parametrize("command", SNAKEMAKE)
+def test_snakemake_commands_plan_the_quickstart(fresh, command):
+    """Dry runs: the commands, studies, methods and keys they name are the real ones."""
+    fresh.edit("config/config.yaml", "study: letters", "study: quickstart")
+    arguments = shlex.split(command)[1:]
+    output = fresh.succeed(*arguments, *([] if "--dry-run" in arguments else ["--dry-run"]))
+    trained = {"methods": 4, "seeds": 63}
+    expected = next((count for key, count in trained.items() if f"{key}=" in command), 21)
+    assert re.search(rf"^train +{expected}$", output, re.MULTILINE), output
+
+
+@pytest.mark.parametrize("program", ["tensorboard", "pytest", "snakemake"])
+def test_other_programs_are_installed(program):
+    assert any(command.startswith(program) for command in COMMANDS)
+    assert Path(sys.executable).with_name(program).exists()
+
+
+def test_every_study_is_in_the_readme_and_every_path_it_names_exists():
+    for study in (ROOT / "config/studies").glob("*.yaml"):
+        assert f"`{study.stem}`" in README
+    for path in re.findall(r"`((?:config|docs|workflow)/[\w./-]+)`", README):
+        assert (ROOT / path).exists() or path == "config/datasets/mine.yaml", path
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README):
+        assert (ROOT / picture).is_file(), picture
+
+
+def test_the_readmes_table_has_the_rows_of_the_quickstart():
+    shown = README.split("<!-- quickstart table -->")[1].split("<!-- /quickstart table -->")[0]
+    study = yaml.safe_load((ROOT / "config/studies/quickstart.yaml").read_text(encoding="utf-8"))
+    rows = re.findall(r"^\| ([^|]+?) +\|", shown, re.MULTILINE)[2:]
+    assert rows == [method["label"] for method in study["methods"].values()]
