@@ -37,7 +37,8 @@ lock: setup  ## requirements.in -> requirements.txt, pinned and hashed
 	  --custom-compile-command 'make lock' requirements.in -o requirements.txt
 
 .venv/.ok: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' $<)"
-	VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --require-hashes $<
+	VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/uv pip sync --require-hashes $<
 	touch $@

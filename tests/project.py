@@ -10,7 +10,7 @@ from pathlib import Path
 from glyphs import make_glyphs
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("Snakefile", "config", "envs", "workflow", "resources/published")
+PARTS = ("Snakefile", "config", "envs", "profiles", "workflow", "resources/published")
 
 DATASET = """
 description: Letters in the typefaces that matplotlib carries.
@@ -27,7 +27,7 @@ protocol:
   split: {scheme: class_disjoint_folds, folds: 2}
   transforms:
     resize:
-    train: [{random_resized_crop: {size: 32, scale: [0.6, 1.0]}}]
+    train: [{random_resized_crop: {size: 32, scale: [0.6, 1.0], ratio: [0.75, 1.333]}}]
     eval: [{center_crop: {size: 32}}]
   model:
     backbone: {name: timm/test_resnet, weights: none}

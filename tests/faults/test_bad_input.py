@@ -46,6 +46,13 @@ def test_command_line(fresh, arguments, sentence):
             "'protocol.schedule.epochs' must be of type integer, found str",
         ),
         ("studies/letters", "metric: MAP@R", "metric: MAP@Q", "There is no metric 'MAP@Q': did you mean 'MAP@R'?"),
+        (
+            "studies/letters",
+            "label: Triplet",
+            "label: Triplet\n    datasets: {glyph: {loss: {margin: 0.5}}}",
+            "the study has no dataset 'glyph'; did you mean 'glyphs'?",
+        ),
+        ("studies/letters", ", folds: 2}", "}", "key 'folds' is missing in 'protocol.split'"),
         ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
         ("studies/letters", "ProxyNCALoss", "ProxyNCALos", "did you mean 'ProxyNCALoss'?"),
         ("datasets/glyphs", "parser:", "praser:", "unknown key 'praser'; did you mean 'parser'?"),
@@ -106,6 +113,9 @@ def test_broken_images_are_all_named(fresh):
     output = fresh.fail("--cores", "1", PACK)
     assert "A/DejaVuSans.png" in output and "C/DejaVuSans.png" in output
     assert not list(fresh.path("resources/datasets/glyphs/packed").rglob("*.*"))
+    fresh.path("glyphs/A/DejaVuSans.png").unlink()
+    fresh.path("glyphs/C/DejaVuSans.png").write_bytes(whole)
+    fresh.succeed("--cores", "1", PACK)
 
 
 def test_a_class_with_one_image_is_said_and_does_no_harm(fresh):

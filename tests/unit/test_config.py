@@ -136,7 +136,7 @@ def test_files_with_a_users_own_classes_are_found(tmp_path, monkeypatch):
         "other": "not.there:Y",
         "url": "http://x",
     }
-    assert config.user_modules(spec) == ["mine.py", "pack/deep.py"]
+    assert config.own_files(spec) == ["mine.py", "pack/deep.py"]
 
 
 def test_every_key_of_every_schema_has_a_sentence():

@@ -106,13 +106,13 @@ def test_a_parser_of_ones_own(tmp_path, monkeypatch):
     assert index.iloc[0].tolist() == ["down/pictures.png", 5, "owl", "", "query"]
     with pytest.raises(UserError, match=r"must return a pandas.DataFrame, not NoneType"):
         make_index({"name": "mine", "parser": "parser_of_mine:nothing"}, tmp_path, tmp_path)
-    with pytest.raises(UserError, match="'parser_of_mine' has no function 'pars'"):
+    with pytest.raises(UserError, match="'parser_of_mine' has no 'pars'"):
         make_index({"name": "mine", "parser": "parser_of_mine:pars"}, tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("foldr", "did you mean 'folder'"), ("no_such_module:parse", "there is no module 'no_such_module'")],
+    [("foldr", "did you mean 'folder'"), ("no_such_module:parse", "no module 'no_such_module'")],
 )
 def test_unknown_parsers(tmp_path, name, sentence):
     with pytest.raises(UserError, match=sentence):

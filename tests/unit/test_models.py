@@ -9,6 +9,7 @@ from recheck.models.backbones import build_backbone
 from recheck.models.embedding import EmbeddingModel, load_model, save_model
 
 SMALL = {"backbone": {"name": "timm/test_resnet", "weights": "none"}, "head": {"class": "Linear", "dim": 8}}
+DATA = {"split": "a", "pixels": "b"}
 
 
 @pytest.mark.parametrize("size", [64, 224])
@@ -57,9 +58,9 @@ def test_frozen_batch_norm_keeps_statistics_but_trains_scale_and_shift(batch_nor
 def test_saved_and_loaded_models_give_the_same_bits(tmp_path):
     torch.manual_seed(0)
     model = EmbeddingModel(SMALL).eval()
-    save_model(tmp_path / "model.safetensors", model.state_dict(), SMALL, "run")
+    save_model(tmp_path / "model.safetensors", model.state_dict(), SMALL, DATA)
     torch.manual_seed(1)
-    again = load_model(tmp_path / "model.safetensors", SMALL, torch.device("cpu"))
+    again = load_model(tmp_path / "model.safetensors", SMALL, DATA, torch.device("cpu"))
     images = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
     with torch.inference_mode():
         assert torch.equal(model(images), again(images))
@@ -68,19 +69,25 @@ def test_saved_and_loaded_models_give_the_same_bits(tmp_path):
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
     model = EmbeddingModel(SMALL)
-    save_model(tmp_path / "model.safetensors", model.state_dict(), SMALL, "run")
+    save_model(tmp_path / "model.safetensors", model.state_dict(), SMALL, DATA)
     other = {**SMALL, "batch_norm": "frozen"}
     with pytest.raises(UserError, match="another 'model' configuration"):
-        load_model(tmp_path / "model.safetensors", other, torch.device("cpu"))
+        load_model(tmp_path / "model.safetensors", other, DATA, torch.device("cpu"))
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    save_model(tmp_path / "model.safetensors", EmbeddingModel(SMALL).state_dict(), SMALL, DATA)
+    with pytest.raises(UserError, match="another split or other images"):
+        load_model(tmp_path / "model.safetensors", SMALL, {**DATA, "pixels": "c"}, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("keep", [0, 5, 1000])
 def test_a_truncated_checkpoint_is_refused(tmp_path, keep):
     path = tmp_path / "model.safetensors"
-    save_model(path, EmbeddingModel(SMALL).state_dict(), SMALL, "run")
+    save_model(path, EmbeddingModel(SMALL).state_dict(), SMALL, DATA)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
-        load_model(path, SMALL, torch.device("cpu"))
+        load_model(path, SMALL, DATA, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

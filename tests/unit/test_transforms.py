@@ -59,7 +59,7 @@ def test_results_are_torchvisions(size, spec, peer):
 
 
 def test_a_random_crop_is_the_resize_of_its_box():
-    step = transforms.STEPS["random_resized_crop"](size=24, scale=[0.2, 0.9])
+    step = transforms.STEPS["random_resized_crop"](size=24, scale=[0.2, 0.9], ratio=[0.75, 1.333])
     image = tensor(picture(50, 70))
     for seed in range(20):
         top, left, height, width = step.box(50, 70, seeded(seed))
@@ -157,9 +157,9 @@ def test_a_view_into_a_file_is_left_alone():
         ([{"resize": {"shorter": 3, "exact": [3, 3]}}], "needs either `shorter` or `exact`"),
         ([{"resize": {"exact": [3]}}], "two numbers above 0 as `exact`"),
         ([{"resize": {"shorter": 3, "interpolation": "bilinaer"}}], "did you mean 'bilinear'"),
-        ([{"random_resized_crop": {"size": 3, "scale": [1, 0.5]}}], r"as `scale`.* not \[1, 0.5\]"),
-        ([{"random_resized_crop": {"size": 3, "ratio": [0, 1]}}], "as `ratio`"),
-        ([{"random_resized_crop": {"size": 3, "ratio": [math.nan, 1]}}], "as `ratio`"),
+        ([{"random_resized_crop": {"size": 3, "scale": [1, 0.5], "ratio": [1, 1]}}], r"as `scale`.* not \[1, 0.5\]"),
+        ([{"random_resized_crop": {"size": 3, "scale": [0.5, 1], "ratio": [0, 1]}}], "as `ratio`"),
+        ([{"random_resized_crop": {"size": 3, "scale": [0.5, 1], "ratio": [math.nan, 1]}}], "as `ratio`"),
         ([{"horizontal_flip": {"p": 1.5}}], "probability `p` from 0 to 1, not 1.5"),
         ({"center_crop": {"size": 3}}, "a list of single steps"),
         ([{"center_crop": {"size": 3}, "resize": {"shorter": 3}}], "a list of single steps"),

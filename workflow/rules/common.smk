@@ -16,7 +16,7 @@ from recheck.errors import UserError, nearest
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
-FIGURES = ("metrics", "curves", "recall", "map", "gallery")
+FIGURES = settings.FIGURES
 RESOURCES = workflow.pathvars.get("resources")
 RESULTS = workflow.pathvars.get("results")
 GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
@@ -207,8 +207,22 @@ def parser_settings(wildcards):
     return {key: dataset[key] for key in keys if key in dataset}
 
 
-def image_root(wildcards):
-    return dataset_of(wildcards.dataset).get("root", f"{RESOURCES}/datasets/{wildcards.dataset}/images")
+def image_root(dataset):
+    return dataset_of(dataset).get("root", f"{RESOURCES}/datasets/{dataset}/images")
+
+
+def parser_files(wildcards):
+    """A user's own files that the index is made from, besides the images."""
+    dataset = dataset_of(wildcards.dataset)
+    return [*settings.own_files(dataset["parser"]), *([dataset["csv"]] if "csv" in dataset else [])]
+
+
+@cache
+def listing_of(dataset):
+    """A user's images, so that added, removed or edited ones are noticed; nothing for datasets that are fetched."""
+    if dataset_of(dataset)["files"]:
+        return None
+    return settings.listing(image_root(dataset))
 
 
 # What the rules of report.smk ask for

@@ -56,7 +56,8 @@ rule verify:
 
 rule index:
     input:
-        "<resources>/datasets/{dataset}/verified.json",
+        verified="<resources>/datasets/{dataset}/verified.json",
+        parser=parser_files,
     output:
         "<resources>/datasets/{dataset}/images.csv",
     log:
@@ -71,7 +72,8 @@ rule index:
         runtime=120,
     params:
         dataset=parser_settings,
-        root=image_root,
+        root=lambda wildcards: image_root(wildcards.dataset),
+        listing=lambda wildcards: listing_of(wildcards.dataset),
     message:
         "Indexing the images of {wildcards.dataset}"
     script:
@@ -96,7 +98,7 @@ rule pack:
         mem_mb=2000,
         runtime=240,
     params:
-        root=image_root,
+        root=lambda wildcards: image_root(wildcards.dataset),
     message:
         "Packing {wildcards.dataset}, {wildcards.resize} size"
     script:

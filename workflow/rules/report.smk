@@ -10,7 +10,6 @@ localrules:
 rule table:
     input:
         evaluations=evaluations,
-        runs=all_runs("run.json"),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
     output:
@@ -35,6 +34,7 @@ rule table:
         runtime=10,
     params:
         study=lambda wildcards: study_of(wildcards.study),
+        published=lambda wildcards: published_of(wildcards.study),
     message:
         "Table of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -65,6 +65,7 @@ rule figure:
         runtime=30,
     params:
         study=lambda wildcards: study_of(wildcards.study),
+        published=lambda wildcards: published_of(wildcards.study),
     message:
         "Figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
     script:

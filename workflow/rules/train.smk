@@ -7,7 +7,7 @@ rule train:
         split="<results>/{study}/{dataset}/split.json",
         pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
         pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
-        own_code=lambda wildcards: settings.user_modules(training_of(wildcards)),
+        own=lambda wildcards: settings.own_files(training_of(wildcards)),
     output:
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
         history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
@@ -36,6 +36,7 @@ rule embed:
     input:
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
+        pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
         pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
     output:

@@ -6,28 +6,28 @@ from pathlib import Path
 import torch
 
 from recheck.data import transforms
-from recheck.data.packed import PackedImages
-from recheck.data.splits import read_split
+from recheck.data.fold import FoldData
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
 from recheck.models.embedding import load_model
 from recheck.progress import Progress
 from recheck.training.device import autocast, choose_device
 from recheck.training.loading import embed
+from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
 
 with job(snakemake):
-    params = snakemake.params
-    configuration = params.configuration
+    source, config = snakemake.input, snakemake.config
+    configuration = snakemake.params.configuration
     torch.set_num_threads(snakemake.threads)
-    make_deterministic(snakemake.config["deterministic"])
-    device = choose_device(snakemake.config["device"])
-    model = load_model(snakemake.input.model, configuration["model"], device)
-    indices = read_split(snakemake.input.split, int(snakemake.wildcards.fold))["test"]
+    make_deterministic(config["deterministic"])
+    device = choose_device(config["device"])
+    data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
+    model = load_model(source.model, configuration["model"], data_hashes(source.split, source.pack), device)
     embeddings = embed(
         model,
-        PackedImages(Path(snakemake.input.pixels).parent),
-        indices,
+        data.images,
+        data.roles["test"],
         transforms.build(configuration["transforms"]["eval"]),
         configuration["sampler"]["batch"],
         device,
@@ -36,4 +36,4 @@ with job(snakemake):
     )
     write_embeddings(snakemake.output[0], {"test": embeddings})
     # The model is whole and has been used: what training would need to continue is no longer needed.
-    shutil.rmtree(params.state, ignore_errors=True)
+    shutil.rmtree(snakemake.params.state, ignore_errors=True)

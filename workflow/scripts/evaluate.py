@@ -5,6 +5,7 @@ import faiss
 from recheck.data.index import read_index
 from recheck.data.splits import read_split
 from recheck.evaluation.embeddings import read_embeddings
+from recheck.evaluation.search import search_device
 from recheck.evaluation.views import evaluate_view
 from recheck.files import write_json
 from recheck.job import job
@@ -18,9 +19,9 @@ with job(snakemake):
         wildcards.view,
         [read_embeddings(path)["test"] for path in snakemake.input.embeddings],
         labels,
-        params.configuration["evaluation"]["metrics"],
-        reduction=params.configuration.get("reduction"),
-        device="cuda" if snakemake.config["device"] != "cpu" and faiss.get_num_gpus() else "cpu",
+        params.configuration["metrics"],
+        reduction=params.configuration["reduction"],
+        device=search_device(snakemake.config["device"]),
         seed=int(wildcards.seed),
     )
     write_json(

@@ -7,6 +7,6 @@ from recheck.job import job
 
 with job(snakemake):
     params = snakemake.params
-    downloads = Path(snakemake.input[0]).with_name("downloads")
+    downloads = Path(snakemake.input.verified).with_name("downloads")
     index = make_index(params.dataset, downloads, Path(params.root), workers=snakemake.threads)
     write_index(snakemake.output[0], index)

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import torch
 
-from recheck.data.index import read_index
-from recheck.data.packed import PackedImages
-from recheck.data.splits import read_split
+from recheck.data.fold import FoldData
 from recheck.files import write_json
 from recheck.job import job
 from recheck.models.embedding import save_model
 from recheck.training.checkpoint import StateFile
 from recheck.training.device import choose_device
-from recheck.training.engine import FoldData, Run
+from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.record import data_hashes, machine, run_fingerprint
@@ -24,26 +22,23 @@ stop = StopRequest().listen()
 
 with job(snakemake) as log:
     started = time.perf_counter()
-    params, wildcards = snakemake.params, snakemake.wildcards
+    source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
+    configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
     torch.set_num_threads(snakemake.threads)
-    make_deterministic(snakemake.config["deterministic"])
-    device = choose_device(snakemake.config["device"])
-    data = data_hashes(snakemake.input.split, snakemake.input.pack)
-    fingerprint = run_fingerprint(params.configuration, seed, fold, data)
+    make_deterministic(config["deterministic"])
+    device = choose_device(config["device"])
+    data = data_hashes(source.split, source.pack)
+    fingerprint = run_fingerprint(configuration, seed, fold, data)
     run = Run(
-        params.configuration,
-        FoldData(
-            PackedImages(Path(snakemake.input.pack).parent),
-            read_index(snakemake.input.index)["label"].to_numpy(),
-            read_split(snakemake.input.split, fold),
-        ),
+        configuration,
+        FoldData.load(source.index, source.split, Path(source.pack).parent, fold),
         seed,
         fold,
         device,
-        StateFile(params.state, fingerprint),
+        StateFile(snakemake.params.state, fingerprint),
         Path(snakemake.output.model).with_name("tensorboard"),
-        workers=snakemake.threads - 1 if snakemake.config["workers"] is None else snakemake.config["workers"],
+        workers=snakemake.threads - 1 if config["workers"] is None else config["workers"],
         stop=stop,
     )
     try:
@@ -51,7 +46,7 @@ with job(snakemake) as log:
     except Interrupted as interruption:
         log.warning("%s", interruption)
         sys.exit(interruption.exit_code)
-    save_model(snakemake.output.model, outcome.weights, params.configuration["model"], fingerprint)
+    save_model(snakemake.output.model, outcome.weights, configuration["model"], data)
     write_history(snakemake.output.history, outcome.history)
     write_json(
         snakemake.output.record,
@@ -60,7 +55,7 @@ with job(snakemake) as log:
             "seed": seed,
             "fold": fold,
             "fingerprint": fingerprint,
-            "configuration": params.configuration,
+            "configuration": configuration,
             "data": data,
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,

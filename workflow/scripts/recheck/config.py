@@ -16,6 +16,7 @@ from jsonschema.exceptions import ValidationError, relevance
 
 from recheck.errors import UserError, nearest
 from recheck.evaluation.metrics import check_names
+from recheck.files import fingerprint
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 # What a run is trained with. A change of any of these is another run; a change of anything else is not.
@@ -31,7 +32,7 @@ TRAINING_KEYS = (
     "selection",
     "precision",
 )
-EVALUATION_KEYS = ("evaluation", "reduction")
+FIGURES = ("metrics", "curves", "recall", "map", "gallery")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -129,6 +130,13 @@ def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[
     return {"name": name, "files": [], "options": {}, **dataset}
 
 
+def listing(root: str | Path) -> str:
+    """A hash of the files below a folder by name, size and time."""
+    files = sorted(path for path in Path(root).rglob("*") if path.is_file())
+    stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]
+    return fingerprint([[name, about.st_size, about.st_mtime_ns] for name, about in stats])
+
+
 def file_of(dataset: dict[str, Any], path: str) -> dict[str, Any]:
     """The entry of a dataset's ``files`` with that path."""
     files = {entry["path"]: entry for entry in dataset["files"]}
@@ -146,9 +154,15 @@ def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
     validate(study, "study", path)
     study = {"name": name, "views": ["concatenated", "separated"], **study}
     study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
-    for dataset in study["datasets"]:
-        for method in study["methods"]:
-            _check_run(resolve(study, dataset, method), f"{path}, method '{method}'")
+    for method, row in study["methods"].items():
+        for dataset in row.get("datasets", {}):
+            if dataset not in study["datasets"]:
+                known = nearest(dataset, study["datasets"])
+                raise UserError(
+                    f"{path}, method '{method}', 'datasets': the study has no dataset '{dataset}'; {known}."
+                )
+        for dataset in study["datasets"]:
+            _check_run(resolve(study, dataset, method), study["views"], f"{path}, method '{method}'")
     return study
 
 
@@ -191,7 +205,8 @@ def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
 
 
 def evaluation_part(resolved: dict[str, Any]) -> dict[str, Any]:
-    return {key: resolved[key] for key in EVALUATION_KEYS if resolved.get(key) is not None}
+    """What a run is evaluated with: a change of the table's columns is not among it."""
+    return {"metrics": resolved["evaluation"]["metrics"], "reduction": resolved.get("reduction")}
 
 
 def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
@@ -201,26 +216,29 @@ def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
 
 def folds_of(resolved: dict[str, Any]) -> int:
     """How many checkpoints a method has: the split's folds, unless the method says otherwise."""
-    return resolved.get("folds") or resolved["split"].get("folds", 1)
+    return resolved.get("folds") or resolved["split"]["folds"]
 
 
-def user_modules(configuration: Any) -> list[str]:
-    """Files beside the Snakefile that hold a `module:Class` of the configuration: an edit there is another run."""
+def own_files(configuration: Any) -> list[str]:
+    """A user's files that a configuration names: the modules of its `module:Class` and its weights.
+
+    An edit there is another run.
+    """
     found: set[str] = set()
     if isinstance(configuration, dict):
-        for value in configuration.values():
-            found.update(user_modules(value))
+        found.update(file for value in configuration.values() for file in own_files(value))
     elif isinstance(configuration, list):
-        for value in configuration:
-            found.update(user_modules(value))
-    elif isinstance(configuration, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", configuration):
-        path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
-        if path.is_file():
+        found.update(file for value in configuration for file in own_files(value))
+    elif isinstance(configuration, str):
+        path = Path(configuration)
+        if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", configuration):
+            path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
+        if path.suffix in (".py", ".safetensors") and path.is_file():
             found.add(str(path))
     return sorted(found)
 
 
-def _check_run(resolved: dict[str, Any], source: str) -> None:
+def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
     evaluation = resolved["evaluation"]
     selection = resolved["selection"]
     metrics = {
@@ -244,6 +262,11 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         known = _library_classes(library)
         if name and ":" not in name and known and name not in known:
             raise UserError(f"{source}: unknown class '{name}' in '{part}'; {nearest(name, known)}, or 'module:Class'.")
+    if "batch" not in resolved["sampler"]:
+        raise UserError(f"{source}: 'sampler' has no 'batch', the number of images in a batch.")
+    for view in dict.fromkeys([*views, "concatenated"]):  # maps and galleries show the concatenated view
+        if resolved.get("reduction") and view not in resolved["reduction"]["dims"]:
+            raise UserError(f"{source}: 'reduction.dims' has no '{view}'.")
     if resolved["schedule"]["epochs"] > 0 and not resolved.get("loss"):
         raise UserError(f"{source}: trains for {resolved['schedule']['epochs']} epochs but has no 'loss'.")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -23,6 +24,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        for stale in path.parent.glob(f".{glob.escape(path.name)}.*{glob.escape(path.suffix)}"):
+            stale.unlink(missing_ok=True)  # left by a job that was killed while it wrote this very file
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
         os.close(handle)
         temporary = Path(name)

@@ -2,9 +2,11 @@
 
 import contextlib
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from recheck.errors import UserError
@@ -19,11 +21,13 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     _log_to(path)
     # A user's own classes (`module:Class`) live beside the Snakefile, that is, in the working directory.
     sys.path.append(str(Path.cwd()))
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)  # so that what is half-written is removed on the way out
     try:
         yield log
     except UserError as error:
         log.debug("where it happened", exc_info=error)
-        log.error("%s", error)
+        log.error("%s%s", _where(snakemake.wildcards), error)
         sys.exit(1)
     except KeyboardInterrupt:
         log.error("Interrupted; run the same command again to continue.")
@@ -34,6 +38,16 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
             "Unexpected %s: %s (this is a fault of Recheck; the traceback is in %s)", type(error).__name__, error, path
         )
         sys.exit(1)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _where(wildcards: Any) -> str:
+    """Which row of which study a message is about."""
+    known = [f"{key} '{getattr(wildcards, key)}'" for key in ("study", "dataset", "method") if hasattr(wildcards, key)]
+    return f"{', '.join(known)}: " if known else ""
 
 
 def _log_to(path: Path) -> None:

@@ -78,6 +78,8 @@ def pack(
     needed = int(shapes.astype(np.int64).prod(axis=1).sum()) * 3
     with disk_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
+        for stale in destination.parent.glob(f".{destination.name}.*"):
+            shutil.rmtree(stale, ignore_errors=True)  # left by a job that was killed
         _check_space(needed, destination)
         temporary = Path(tempfile.mkdtemp(dir=destination.parent, prefix=f".{destination.name}."))
         try:

@@ -90,7 +90,7 @@ def _folds(options: dict) -> int:
         raise UserError(
             f"The scheme class_disjoint_folds has no option '{unknown[0]}': {nearest(unknown[0], ['folds'])}."
         )
-    number = options.get("folds", 4)
+    number = options.get("folds")
     if not isinstance(number, int) or isinstance(number, bool) or number < 2:
         raise UserError(f"`folds` of the split scheme must be a whole number of at least 2, not {number!r}.")
     return number

@@ -69,9 +69,7 @@ class CenterCrop:
 class RandomResizedCrop:
     """A random part (uniform in area, log-uniform in width / height) resized to a square."""
 
-    def __init__(
-        self, size: int, scale: list = (0.08, 1.0), ratio: list = (3 / 4, 4 / 3), interpolation: str = "bilinear"
-    ):
+    def __init__(self, size: int, scale: list, ratio: list, interpolation: str = "bilinear"):
         self.size = [_whole("random_resized_crop", "size", size)] * 2
         self.scale = _pair("random_resized_crop", "scale", scale)
         self.ratio = _pair("random_resized_crop", "ratio", ratio)
@@ -100,7 +98,7 @@ class RandomResizedCrop:
 
 
 class HorizontalFlip:
-    def __init__(self, p: float = 0.5):
+    def __init__(self, p: float):
         if not _is_number(p) or not 0 <= p <= 1:
             raise UserError(f"The transform 'horizontal_flip' needs a probability `p` from 0 to 1, not {p!r}.")
         self.p = p

@@ -12,6 +12,7 @@ Queries without that proof (many duplicates, nearly collapsed embeddings) are co
 float64. Memory grows with the block, not with queries x gallery.
 """
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -20,11 +21,23 @@ import numpy as np
 
 from recheck.errors import UserError
 
+log = logging.getLogger("recheck")
 SPARE = 8  # candidates beyond k in which a clear gap is looked for
 BLOCK = 1 << 20  # numbers in a block of candidates
 SCAN = 1 << 22  # float64 numbers in a block of a full scan
 GPU_MOST = 2048  # neighbours that faiss can select on a GPU
 GPU_SCRATCH = 256 << 20  # bytes; faiss' own default takes 1.5 GB away from the model beside it
+
+
+def search_device(wanted: str) -> str:
+    """Where to search: on the GPU if it is wanted (``cuda``, ``auto``) and faiss can use it; the result is the same."""
+    import faiss
+
+    if wanted == "cpu" or faiss.get_num_gpus():
+        return "cpu" if wanted == "cpu" else "cuda"
+    if wanted == "cuda":
+        log.info("faiss can't use a GPU here: neighbours are searched on the CPU, with the same result")
+    return "cpu"
 
 
 class Search:

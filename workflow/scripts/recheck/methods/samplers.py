@@ -22,7 +22,7 @@ class MPerClass:
     ``length`` images are drawn before the list is made anew; a batch may straddle two rounds.
     """
 
-    def __init__(self, labels: np.ndarray, batch: int, per_class: int, length: int = 100_000):
+    def __init__(self, labels: np.ndarray, batch: int, per_class: int, length: int):
         if length < batch:
             raise UserError(f"sampler: 'length' {length} is smaller than 'batch' {batch}; a pass must hold a batch.")
         self.batch = batch

@@ -55,15 +55,16 @@ class EmbeddingModel(nn.Module):
         return self.head(self.backbone(normalised.contiguous(memory_format=torch.channels_last)))
 
 
-def save_model(path: str | Path, weights: dict[str, torch.Tensor], model: dict[str, Any], run: str) -> None:
-    """Write weights as safetensors, with the model's own configuration and the fingerprint of its run."""
+def save_model(path: str | Path, weights: dict[str, torch.Tensor], spec: dict[str, Any], data: dict[str, str]) -> None:
+    """Write weights as safetensors, with the model's own configuration and the hashes of the data it was trained on."""
     with atomic(path) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        save_file(tensors, temporary, metadata={"model": json.dumps(model, sort_keys=True), "run": run})
+        metadata = {"model": json.dumps(spec, sort_keys=True), "data": json.dumps(data, sort_keys=True)}
+        save_file(tensors, temporary, metadata=metadata)
 
 
-def load_model(path: str | Path, spec: dict[str, Any], device: torch.device) -> EmbeddingModel:
-    """The trained model, in evaluation mode; a file of another configuration is refused."""
+def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device) -> EmbeddingModel:
+    """The trained model, in evaluation mode; a file of another configuration or of other data is refused."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -72,6 +73,8 @@ def load_model(path: str | Path, spec: dict[str, Any], device: torch.device) -> 
         raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
     if fingerprint(json.loads(metadata.get("model", "{}"))) != fingerprint(spec):
         raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
+    if json.loads(metadata.get("data", "{}")) != data:
+        raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     model = EmbeddingModel(spec, load_weights=False)
     model.load_state_dict(weights)
     return model.to(device).eval()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from recheck.config import resolve
+from recheck.config import FIGURES, resolve
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
@@ -17,7 +17,6 @@ from recheck.files import read_json
 from recheck.report import figures, gallery, results, tables
 from recheck.report import page as pages
 
-FIGURES = ("metrics", "curves", "recall", "map", "gallery")
 QUERIES, NEIGHBOURS = 6, 8
 # The captions of `snakemake --report`: the page says the same, from the same files.
 CAPTIONS = Path(__file__).resolve().parents[3] / "report"

@@ -8,7 +8,6 @@ import hashlib
 import io
 import logging
 import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,6 @@ class StateFile:
                 return stored["state"]
             log.warning("%s belongs to another configuration: it is not used, training starts anew.", path)
         return None
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 from recheck.data import transforms
-from recheck.data.packed import PackedImages
+from recheck.data.fold import FoldData
 from recheck.errors import UserError
 from recheck.evaluation import metrics, views
+from recheck.evaluation.search import search_device
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers, build_schedulers
 from recheck.methods.samplers import build_sampler
@@ -31,15 +32,6 @@ from recheck.training.loading import embed, training_batches
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
 
 log = logging.getLogger("recheck")
-
-
-@dataclass(frozen=True)
-class FoldData:
-    """The images of one fold: what to train on, and what to choose the checkpoint by."""
-
-    images: PackedImages
-    labels: np.ndarray
-    roles: dict[str, np.ndarray]
 
 
 @dataclass
@@ -115,6 +107,8 @@ class Run:
         self.sampler = build_sampler(configuration["sampler"], self.train_labels)
         self.loss = build_loss(configuration["loss"], len(classes), self.model.dim).to(self.device)
         self.miner = build_miner(configuration.get("miner"))
+        if self.miner is not None:
+            self.miner.to(self.device)
         parts = {"backbone": self.model.backbone, "head": self.model.head, "loss": self.loss}
         self.optimisers = build_optimisers(configuration["optimisers"], parts)
         self.schedulers = build_schedulers(configuration.get("scheduler"), self.optimisers)
@@ -264,9 +258,9 @@ class Run:
                 f"The model gives non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'; "
                 f"the last good state is kept in {self.state_file.folder}."
             )
-        values = metrics.evaluate(
-            views.normalise(embeddings), self.data.labels[indices], list(dict.fromkeys(names)), device=self.device.type
-        )
+        unit = views.normalise(embeddings)
+        device = search_device(self.device.type)
+        values = metrics.evaluate(unit, self.data.labels[indices], list(dict.fromkeys(names)), device=device)
         return {f"{role}_{name}": value for name, value in values.items()}
 
     def _stop_if_asked(self) -> None:
@@ -274,13 +268,18 @@ class Run:
             self._save()
             raise Interrupted(self.stop.signal_number, self.position.step)
 
+    @property
+    def _stateful(self) -> dict[str, torch.nn.Module]:
+        return {"model": self.model, "loss": self.loss, **({"miner": self.miner} if self.miner is not None else {})}
+
     def _save(self) -> None:
-        parts = {"model": self.model, "loss": self.loss, "scaler": self.scaler}
         self.state_file.save(
             {
                 "position": vars(self.position),
                 "best": self.best,
-                "parts": {name: part.state_dict() for name, part in parts.items()},
+                "parts": {name: part.state_dict() for name, part in self._stateful.items()},
+                "hidden": {name: hidden_tensors(part) for name, part in self._stateful.items()},
+                "scaler": self.scaler.state_dict(),
                 "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
                 "schedulers": {name: scheduler.state_dict() for name, scheduler in self.schedulers.items()},
                 "random": random_state(),
@@ -293,15 +292,34 @@ class Run:
             return
         self.position = _Position(**state["position"])
         self.best = state["best"]
-        self.model.load_state_dict(state["parts"]["model"])
-        self.loss.load_state_dict(state["parts"]["loss"])
-        self.scaler.load_state_dict(state["parts"]["scaler"])
+        for name, part in self._stateful.items():
+            part.load_state_dict(state["parts"][name])
+            restore_hidden_tensors(part, state["hidden"][name])
+        self.scaler.load_state_dict(state["scaler"])
         for name, optimiser in self.optimisers.items():
             optimiser.load_state_dict(state["optimisers"][name])
         for name, scheduler in self.schedulers.items():
             scheduler.load_state_dict(state["schedulers"][name])
         restore_random_state(state["random"])
         log.info("continuing at epoch %d, step %d", self.position.epoch, self.position.step)
+
+
+def hidden_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Tensors that a loss or miner keeps as plain attributes (running histograms, …), which state_dict leaves out."""
+    return {
+        f"{prefix}:{name}": value.detach()
+        for prefix, part in module.named_modules()
+        for name, value in vars(part).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def restore_hidden_tensors(module: torch.nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+    parts = dict(module.named_modules())
+    for key, value in tensors.items():
+        prefix, name = key.rsplit(":", 1)
+        old = getattr(parts[prefix], name, value)
+        setattr(parts[prefix], name, value.to(old.device))
 
 
 def _copy(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

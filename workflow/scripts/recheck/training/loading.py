@@ -1,5 +1,6 @@
 """Batches of augmented images, the same whatever the number of loader workers."""
 
+import signal
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -34,6 +35,12 @@ class _Batches(Dataset):
         return torch.stack(tensors), torch.from_numpy(self.labels[positions])
 
 
+def _leave_signals_to_parent(worker: int) -> None:
+    """A signal to the whole process group must not kill the loader before the run has saved its state."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def training_batches(
     images: PackedImages,
     indices: np.ndarray,
@@ -53,6 +60,8 @@ def training_batches(
         dataset,
         batch_size=None,
         num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+        worker_init_fn=_leave_signals_to_parent,
         pin_memory=device.type == "cuda",
         generator=torch.Generator().manual_seed(0),
     )

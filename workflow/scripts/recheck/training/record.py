@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from recheck.config import user_modules
+from recheck.config import own_files
 from recheck.files import fingerprint, read_json, sha256
 
 PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy", "snakemake")
@@ -20,13 +20,20 @@ def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
 
 def run_fingerprint(configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str]) -> str:
     """Two runs with the same fingerprint are the same computation (on the same hardware and versions)."""
-    own_code = {path: sha256(path) for path in user_modules(configuration)}
-    return fingerprint({"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_code": own_code})
+    own = {path: sha256(path) for path in own_files(configuration)}
+    return fingerprint({"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_files": own})
+
+
+def code_hash() -> str:
+    """The package as it is: runs of one table should agree on it, and the page says if they don't."""
+    package = Path(__file__).parents[1]
+    return fingerprint({str(path.relative_to(package)): sha256(path) for path in sorted(package.rglob("*.py"))})
 
 
 def machine(device: torch.device, threads: int) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
+        "code": code_hash(),
         "device": device.type,
         "device_name": name,
         "threads": threads,

@@ -1,0 +1,30 @@
+"""The images of one fold, with their labels and roles."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from recheck.data.index import read_index
+from recheck.data.packed import PackedImages
+from recheck.data.splits import read_split
+from recheck.errors import UserError
+from recheck.files import read_json, sha256
+
+
+@dataclass(frozen=True)
+class FoldData:
+    """Packed images, the label of each, and which are train, val and test."""
+
+    images: PackedImages
+    labels: np.ndarray
+    roles: dict[str, np.ndarray]
+
+    @classmethod
+    def load(cls, index: str | Path, split: str | Path, pack: str | Path, fold: int) -> "FoldData":
+        """Read index, split and packed images, which must fit: labels belong to pixels by number alone."""
+        images, expected = PackedImages(pack), sha256(index)
+        for source, found in ((pack, images.about["index_sha256"]), (split, read_json(split).get("index_sha256"))):
+            if found != expected:
+                raise UserError(f"{source} was made from another {index}: delete it and run again.")
+        return cls(images, read_index(index)["label"].to_numpy(), read_split(split, fold))
