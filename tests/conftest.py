@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -25,9 +26,18 @@ def golden() -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> Project:
-    """One finished study that tests copy from, so that each pays only for what it changes."""
-    project = Project.create(tmp_path_factory.mktemp("finished") / "project")
-    project.succeed("--cores", "2")
+    """One finished study that tests copy from, so that each pays only for what it changes.
+
+    Test processes that run side by side share it: the first makes it, the others wait.
+    """
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    base = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
+    project = Project(base / "finished")
+    with FileLock(base / "finished.lock"):
+        if not project.folder.exists():
+            making = Project.create(base / "making")
+            making.succeed("--cores", "2")
+            making.folder.rename(project.folder)
     return project
 
 

@@ -13,6 +13,7 @@ import pytest
 
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
 MODEL = f"{RUN}/model.safetensors"
+LOG = "logs/letters/glyphs/triplet/seed0/fold0/train.log"
 STATE = "results/state/letters/glyphs/triplet/seed0/fold0/state.bin"
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 LONGER = ("epochs: 2, steps_per_epoch: 3", "epochs: 400, steps_per_epoch: 3")
@@ -51,14 +52,13 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     assert long.path(STATE).exists()
     # continuing really continues, and the state of another configuration is never used
     process = long.start("--cores", "1", "--", MODEL)
-    log = "logs/letters/glyphs/triplet/seed0/fold0/train.log"
-    wait_for(lambda: "continuing at epoch" in long.read(log), process)
+    wait_for(lambda: long.path(LOG).exists() and "continuing at epoch" in long.read(LOG), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     shorten(long)
     long.succeed("--unlock")
-    long.succeed("--cores", "1", "--", f"{RUN}/embeddings.safetensors")
-    assert "belongs to another configuration" in long.read(log)
+    long.succeed("--cores", "1", "--", MODEL)
+    assert "belongs to another configuration" in long.read(LOG)
     assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
 
 
@@ -72,7 +72,7 @@ def test_a_truncated_state_file_is_not_used(long, finished):
         path.write_bytes(path.read_bytes()[:500])
     shorten(long)
     long.succeed("--unlock")
-    output = long.succeed("--cores", "1", "--", f"{RUN}/embeddings.safetensors")
+    output = long.succeed("--cores", "1", "--", MODEL)
     assert "is damaged: it is not used" in output
     assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
 

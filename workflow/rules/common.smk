@@ -72,6 +72,9 @@ def resolved(study, dataset, method):
 @for_users
 def check_request():
     """Look at the configuration and the targets before anything is built on them."""
+    if isinstance(config.get("seeds"), list):
+        # of `--config seeds=[0,1]` Snakemake makes text
+        config["seeds"] = [int(seed) if str(seed).isdecimal() else seed for seed in config["seeds"]]
     settings.validate(config, "config", "config/config.yaml (or --config)")
     for name in STUDY_FILES:
         if not name.isidentifier() or name in RESERVED:
