@@ -67,6 +67,13 @@ def test_saved_and_loaded_models_give_the_same_bits(tmp_path):
     assert not again.training
 
 
+def test_the_same_weights_make_the_same_file(tmp_path):
+    weights = EmbeddingModel(SMALL).state_dict()
+    for number in range(8):
+        save_model(tmp_path / f"{number}.safetensors", weights, SMALL, DATA)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+
+
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
     model = EmbeddingModel(SMALL)
     save_model(tmp_path / "model.safetensors", model.state_dict(), SMALL, DATA)

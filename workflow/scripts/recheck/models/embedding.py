@@ -59,21 +59,21 @@ def save_model(path: str | Path, weights: dict[str, torch.Tensor], spec: dict[st
     """Write weights as safetensors, with the model's own configuration and the hashes of the data it was trained on."""
     with atomic(path) as temporary:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        metadata = {"model": json.dumps(spec, sort_keys=True), "data": json.dumps(data, sort_keys=True)}
-        save_file(tensors, temporary, metadata=metadata)
+        # one entry: safetensors writes several in random order, and the file would not have the same bits each time
+        save_file(tensors, temporary, metadata={"recheck": json.dumps({"model": spec, "data": data}, sort_keys=True)})
 
 
 def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device) -> EmbeddingModel:
     """The trained model, in evaluation mode; a file of another configuration or of other data is refused."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            made = json.loads((file.metadata() or {}).get("recheck", "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
-    if fingerprint(json.loads(metadata.get("model", "{}"))) != fingerprint(spec):
+    if fingerprint(made.get("model")) != fingerprint(spec):
         raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
-    if json.loads(metadata.get("data", "{}")) != data:
+    if made.get("data") != data:
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     model = EmbeddingModel(spec, load_weights=False)
     model.load_state_dict(weights)
