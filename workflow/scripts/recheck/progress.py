@@ -1,5 +1,6 @@
 """Progress that moves in a terminal and is a few plain lines in a log."""
 
+import io
 import logging
 import sys
 import time
@@ -18,18 +19,25 @@ class Progress(tqdm):
         kwargs.setdefault("leave", False)
         kwargs.setdefault("dynamic_ncols", True)
         self._next_line = time.monotonic() + LINES_EVERY_SECONDS
+        self._last_line = -1
         self._on_terminal = kwargs["file"].isatty()
+        if not self._on_terminal:
+            kwargs["file"] = io.StringIO()  # tqdm writes a carriage return even when it shows nothing
         super().__init__(*args, **kwargs)
 
     def display(self, msg=None, pos=None):
         if self._on_terminal:
             return super().display(msg, pos)
         if time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + LINES_EVERY_SECONDS
-            log.info("%s", self)
+            self._line()
         return True
 
     def close(self):
         if not self.disable and self.n:
-            log.info("%s", self)
+            self._line()
         super().close()
+
+    def _line(self):
+        if self.n != self._last_line:
+            self._next_line, self._last_line = time.monotonic() + LINES_EVERY_SECONDS, self.n
+            log.info("%s", str(self))
