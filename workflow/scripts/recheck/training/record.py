@@ -5,12 +5,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import faiss
 import torch
 
 from recheck.config import own_files
 from recheck.files import fingerprint, read_json, sha256
 
-PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy", "snakemake")
+PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy")
 
 
 def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
@@ -33,9 +34,13 @@ def code_hash() -> str:
 def machine(device: torch.device, threads: int) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
-        "code": code_hash(),
         "device": device.type,
         "device_name": name,
         "threads": threads,
-        "versions": {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}},
+        "versions": {
+            "recheck": code_hash()[:12],
+            "python": platform.python_version(),
+            "faiss": faiss.__version__,
+            **{package: version(package) for package in PACKAGES},
+        },
     }
