@@ -40,6 +40,7 @@ with job(snakemake) as log:
         Path(snakemake.output.model).with_name("tensorboard"),
         workers=snakemake.threads - 1 if config["workers"] is None else config["workers"],
         stop=stop,
+        name=f"{wildcards.method}, fold {fold},",
     )
     try:
         outcome = run.train()

@@ -74,12 +74,14 @@ class Run:
         events: Path,
         workers: int = 0,
         stop: StopRequest | None = None,
+        name: str = "",
     ):
         self.configuration, self.data = configuration, data
         self.seed, self.fold = seed, fold
         self.device, self.workers = device, workers
         self.state_file, self.events_folder = state, events
         self.stop = stop or StopRequest()
+        self.name = name
         self.schedule = configuration["schedule"]
         self.selection = configuration["selection"]
         self.precision = configuration.get("precision", "float32")
@@ -132,13 +134,15 @@ class Run:
         self.model.train()
         position = self.position
         started = (time.perf_counter(), position.step_in_epoch)
-        total = self.schedule["epochs"] * self.epoch_steps
-        with Progress(total=total, initial=position.step, unit="step", desc=f"epoch {position.epoch + 1}") as bar:
+        batch = self.configuration["sampler"]["batch"]
+        total, done = self.schedule["epochs"] * self.epoch_steps * batch, position.step * batch
+        name = f"{self.name} epoch {position.epoch + 1}".strip()
+        with Progress(total=total, initial=done, unit="img", desc=name) as bar:
             while position.step_in_epoch < self.epoch_steps:
                 for pixels, labels in self._remaining_batches():
                     loss = self._step(pixels, labels)
                     bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
-                    bar.update()
+                    bar.update(batch)
                     self._stop_if_asked()
         position.epoch += 1
         for scheduler in self.schedulers.values():
