@@ -30,7 +30,10 @@ def test_the_old_content_stays_until_the_new_is_whole(tmp_path):
 
 
 def test_files_are_readable_by_others_as_usual(tmp_path):
-    files.write_text(tmp_path / "a", "x")
+    with files.atomic(tmp_path / "a") as temporary:
+        temporary.unlink()  # as libraries do that replace the file themselves
+        temporary.write_text("x")
+        temporary.chmod(0o600)
     (tmp_path / "b").write_text("x")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "b").stat().st_mode)
 

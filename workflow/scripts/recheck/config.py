@@ -131,8 +131,8 @@ def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[
 
 
 def listing(root: str | Path) -> str:
-    """A hash of the files below a folder by name, size and time."""
-    files = sorted(path for path in Path(root).rglob("*") if path.is_file())
+    """A hash of the files below a folder by name, size and time; hidden ones (.DS_Store) do not count."""
+    files = sorted(path for path in Path(root).rglob("[!.]*") if path.is_file())
     stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]
     return fingerprint([[name, about.st_size, about.st_mtime_ns] for name, about in stats])
 

@@ -30,8 +30,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         try:
-            temporary.chmod(0o666 & ~_umask())
             yield temporary
+            temporary.chmod(0o666 & ~_umask())
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)

@@ -25,7 +25,7 @@ def reduce(embeddings: np.ndarray, kind: str, dimensions: int, seed: int = 0) ->
     if dimensions > min(count, width):
         raise UserError(
             f"{count} embeddings of {width} dimensions have no {dimensions} principal components: "
-            f"reduce to {min(count, width)} dimensions or fewer."
+            f"reduce to {min(count, width)} dimensions or fewer (key 'reduction.dims' of the method)."
         )
     constant = features.max(axis=0) == features.min(axis=0)
     features = features - features.mean(axis=0)
