@@ -96,7 +96,9 @@ def _marks(
     mean, half = 100 * row["mean"], 100 * row["interval"]
     if not math.isnan(half):
         kinds.add("interval")
-        axis.errorbar(mean, y, xerr=half, color=style["color"], capsize=3, lw=1.3, zorder=2)
+        # a share can't be outside 0–100 %, however wide the interval of few seeds is
+        inside = [[min(half, mean)], [min(half, 100 - mean)]]
+        axis.errorbar(mean, y, xerr=inside, color=style["color"], capsize=3, lw=1.3, zorder=2)
     elif len(folds) > 1:
         kinds.add("fold")
         axis.plot(100 * folds, [y] * len(folds), ".", color=style["color"], ms=4.5, alpha=0.4, mew=0)
@@ -275,9 +277,8 @@ def _recall_line(axis: Axes, part: pd.DataFrame, view: str, method: str, label: 
     (line,) = axis.plot(rows["k"], 100 * rows["mean"], label=label, **style)
     half = 100 * rows["interval"].fillna(0)
     if half.any() and style["marker"]:
-        axis.fill_between(
-            rows["k"], 100 * rows["mean"] - half, 100 * rows["mean"] + half, color=style["color"], alpha=0.15, lw=0
-        )
+        low, high = ((100 * rows["mean"] + sign * half).clip(0, 100) for sign in (-1, 1))
+        axis.fill_between(rows["k"], low, high, color=style["color"], alpha=0.15, lw=0)
     return line
 
 
