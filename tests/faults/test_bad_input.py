@@ -17,6 +17,10 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["--config", "study=leters"], "There is no study 'leters'; did you mean 'letters'?"),
         (["--config", "methods=[tripplet]"], "has no method 'tripplet'; did you mean 'triplet'?"),
         (["results/letters/glyphs/tripplet/seed0/separated.json"], "no method 'tripplet'; did you mean 'triplet'?"),
+        (
+            ["data", "--config", "datasets=[glyph]"],
+            "config 'datasets': there is no dataset 'glyph'; did you mean 'glyphs'?",
+        ),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
         (["--config", "device=gpu"], "'device' is str 'gpu'; did you mean 'cpu'? Known: auto, cpu, cuda."),
         (["--config", "seeds=zero"], "'seeds' must be of type array or null, found str 'zero'."),

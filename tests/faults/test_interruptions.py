@@ -10,6 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from disks import private_mounts
+from glyphs import make_glyphs
+
+from recheck.data.packed import PackedImages
 
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
 MODEL = f"{RUN}/model.safetensors"
@@ -77,14 +81,21 @@ def test_a_truncated_state_file_is_not_used(long, finished):
     assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
 
 
-def private_mounts():
-    """The command that gives a process mounts of its own; containers may forbid it."""
-    command = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount"]
-    if not shutil.which("unshare"):
-        pytest.skip("no unshare (util-linux): a small disk can't be mounted here")
-    if subprocess.run([*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not allow a process to mount a small disk of its own")
-    return command
+def test_killed_in_the_middle_of_packing(fresh):
+    """Snakemake removes what a job has declared; what is packed already is kept beside it, and the rest is added."""
+    make_glyphs(fresh.path("glyphs"), classes=26, per_class=12)
+    folder = "resources/datasets/glyphs/packed"
+    target, journal = f"{folder}/exact700x700/pack.json", fresh.path(f"{folder}/.exact700x700.partial/journal")
+    process = fresh.start("--cores", "1", "--", target)
+    wait_for(lambda: journal.exists() and journal.read_text(), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert not fresh.path(target).exists()
+    fresh.succeed("--unlock")
+    fresh.succeed("--cores", "2", "--", target)
+    assert "of 312 images are packed already" in fresh.read("logs/datasets/glyphs/pack/exact700x700.log")
+    PackedImages(fresh.path(target).parent).verify()
+    assert sorted(path.name for path in fresh.path(folder).iterdir()) == ["exact700x700"]
 
 
 def on_a_small_disk(project, folder, options, *arguments):

@@ -45,6 +45,13 @@ def load(tmp_path, change):
         ("    loss: {class: TripletMarginLoss, margin: 0.1}\n", "", "has no 'loss'"),
         ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
         ("title:", "seeds: [1]\ntitle:", "key 'seeds' appears twice"),
+        ("folds: 4}", "fold: 4}", "unknown key 'fold' in 'protocol.split'; did you mean 'folds'?"),
+        (", folds: 4}", "}", "key 'folds' is missing in 'protocol.split'"),
+        ("class_disjoint_folds, folds: 4", "halves_by_super_label", "key 'seed' is missing in 'protocol.split'"),
+        ("class_disjoint_folds, folds: 4", "class_halfs", "did you mean 'class_halves'?"),
+        ("class_disjoint_folds", "class_halves", "'split': The scheme class_halves has no option 'folds'"),
+        ("class_disjoint_folds, folds: 4", "class_halves", "the split scheme class_halves has only train, test; leave"),
+        ("    resize:\n", "    resize: {jpeg: 75}\n", "'transforms.resize' needs either 'shorter' or 'exact'"),
         ("protocol:", "protocol: {", "not valid YAML"),
     ],
 )
@@ -91,6 +98,16 @@ def test_a_layer_changes_only_what_it_names(study):
 def test_another_class_replaces_the_whole_part():
     assert config.merge({"class": "Adam", "lr": 1, "betas": 2}, {"class": "SGD", "lr": 3}) == {"class": "SGD", "lr": 3}
     assert config.merge({"class": "Adam", "lr": 1}, {"lr": 3}) == {"class": "Adam", "lr": 3}
+
+
+def test_a_scheme_without_folds_has_one(tmp_path):
+    def change(text):
+        text = text.replace("classes: {every: 4}", "split: {scheme: official}")
+        return text.replace("selection: {role: val, metric: MAP@R,", "selection: {")
+
+    study = load(tmp_path, change)
+    assert config.split_of(study, "emoji") == {"scheme": "official"}, "another scheme replaces the whole part"
+    assert config.folds_of(config.resolve(study, "emoji", "triplet")) == 1
 
 
 NESTED = st.recursive(

@@ -14,8 +14,9 @@ ONLY_CONDA = {"python", "pip", "nodejs"}
 
 
 def pinned():
+    """Versions for Python 3.11, which the environments have: some packages have another for newer ones."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    found = [re.match(r"([a-z0-9-]+)==([^ ;]+)", line) for line in lines]
+    found = [re.match(r"([a-z0-9-]+)==([^ ;]+)", line) for line in lines if "full_version >= '3.12'" not in line]
     return {match[1]: match[2] for match in found if match}
 
 

@@ -2,12 +2,20 @@
 
 import io
 import json
+import logging
+import os
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from glyphs import make_glyphs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +23,16 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import Resize
 
+from recheck.data import packed as packing
 from recheck.data.folder import parse_folder
-from recheck.data.packed import PackedImages, decode, pack, resized
+from recheck.data.images import decode, resized
+from recheck.data.packed import PackedImages, pack
+from recheck.data.resize import parse_resize, resize_slug
+from recheck.data.transforms import build
 from recheck.errors import UserError
+from recheck.training.loading import training_batches
+
+SCRIPTS = Path(packing.__file__).parents[2]
 
 
 @pytest.fixture
@@ -57,29 +72,6 @@ def test_sizes_round_as_torchvision_does(height, width, shorter):
     )
 
 
-def test_modes_become_rgb(tmp_path):
-    (tmp_path / "x").mkdir()
-    grey = Image.linear_gradient("L").resize((8, 8))
-    grey.save(tmp_path / "x" / "grey.png")
-    Image.merge("LA", (grey, Image.new("L", (8, 8), 0))).save(tmp_path / "x" / "clear.png")
-    palette = Image.new("P", (8, 8), 1)
-    palette.putpalette([255, 0, 0, 0, 0, 255])
-    palette.putpixel((0, 0), 0)
-    palette.save(tmp_path / "x" / "palette.png", transparency=0)
-    Image.new("RGBA", (8, 8), (0, 0, 0, 128)).save(tmp_path / "x" / "half.png")
-    Image.new("RGB", (8, 8), (1, 2, 3)).save(tmp_path / "x" / "key.png", transparency=(1, 2, 3))
-    Image.new("1", (8, 8), 1).save(tmp_path / "x" / "bit.png")
-    shown = {path.stem: decode(path) for path in (tmp_path / "x").iterdir()}
-    assert all(pixels.shape == (8, 8, 3) and pixels.dtype == np.uint8 for pixels in shown.values())
-    assert np.array_equal(shown["grey"], np.repeat(np.asarray(grey)[:, :, None], 3, axis=2))
-    assert (shown["clear"] == 255).all()
-    assert shown["palette"][0, 0].tolist() == [255, 255, 255]
-    assert shown["palette"][1, 1].tolist() == [0, 0, 255]
-    assert (abs(shown["half"].astype(int) - 127) <= 1).all()
-    assert (shown["key"] == 255).all()
-    assert (shown["bit"] == 255).all()
-
-
 def test_broken_images_are_all_named(tmp_path, images):
     root, index = images
     (root / "A" / "DejaVuSans.png").write_bytes(b"no picture")
@@ -93,16 +85,22 @@ def test_broken_images_are_all_named(tmp_path, images):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_images_cut_short_are_all_named_and_nothing_is_left(tmp_path, images, workers):
+def test_images_cut_short_are_all_named_and_a_pack_is_not_left(tmp_path, images, workers):
     root, index = images
+    whole = {}
     for name in ("B/noise0.jpg", "B/noise1.jpg"):
-        data = (root / name).read_bytes()
-        (root / name).write_bytes(data[: len(data) // 2])
+        whole[name] = (root / name).read_bytes()
+        (root / name).write_bytes(whole[name][: len(whole[name]) // 2])
     with pytest.raises(UserError) as raised:
         pack(index, root, None, tmp_path / "packed", index_sha256="0", workers=workers)
     assert "2 images cannot be read" in str(raised.value)
     assert all(f"{root}/B/noise{number}.jpg" in str(raised.value) for number in (0, 1))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["images"]
+    assert not (tmp_path / "packed").exists()
+    for name, content in whole.items():
+        (root / name).write_bytes(content)
+    pack(index, root, None, tmp_path / "packed", index_sha256="0", workers=workers)
+    PackedImages(tmp_path / "packed").verify()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "packed"]
 
 
 def test_a_new_pack_replaces_the_old_one(tmp_path, images):
@@ -117,7 +115,7 @@ def test_too_little_space_is_said_before_writing(tmp_path, images):
     root, index = images
     free = shutil.disk_usage(tmp_path).free
     side = int((free / 3 / len(index)) ** 0.5) + 1000
-    with pytest.raises(UserError, match=r"needs \d+ MB, but only \d+ MB are free"):
+    with pytest.raises(UserError, match=r"needs [\d,.]+ MB in .*, but only [\d,.]+ MB are free"):
         pack(index, root, {"exact": [side, side]}, tmp_path / "packed", index_sha256="0")
     assert not (tmp_path / "packed").exists()
 
@@ -131,12 +129,22 @@ def test_packs_that_are_damaged(tmp_path, images):
     with pytest.raises(UserError, match=r"has \d+ bytes, \d+ are expected\): delete that folder"):
         PackedImages(tmp_path / "packed")
     pixels.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(UserError, match=r"have changed \(checksum\)"):
-        PackedImages(tmp_path / "packed").verify()
+    opened = PackedImages(tmp_path / "packed")
+    opened.image(0)
+    for read in (lambda: opened.image(len(index) - 1), opened.verify):
+        with pytest.raises(UserError, match=r"have changed since they were made \(checksum of image 11\)"):
+            read()
     pixels.unlink()
     with pytest.raises(UserError, match="delete that folder"):
         PackedImages(tmp_path / "packed")
     pixels.write_bytes(data)
+    for name, change in (("shapes.npy", lambda rows: rows[:, ::-1]), ("hashes.npy", lambda rows: rows[::-1])):
+        path = tmp_path / "packed" / name
+        content = path.read_bytes()
+        np.save(path, change(np.load(path)))
+        with pytest.raises(UserError, match=r"checksum of shapes.npy or hashes.npy"):
+            PackedImages(tmp_path / "packed")
+        path.write_bytes(content)
     (tmp_path / "packed" / "shapes.npy").write_bytes(b"")
     with pytest.raises(UserError, match=r"shapes.npy.*delete that folder"):
         PackedImages(tmp_path / "packed")
@@ -179,6 +187,47 @@ def test_other_processes_read_the_same(tmp_path, images):
     assert np.concatenate([batch.numpy() for batch in loader]).tolist() == expected
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_image_stops_training_with_one_sentence(tmp_path, images, workers):
+    root, index = images
+    pack(index, root, {"exact": [8, 8]}, tmp_path / "packed", index_sha256="0")
+    with (tmp_path / "packed" / "pixels.bin").open("r+b") as file:
+        file.seek(8 * 8 * 3 * 5)
+        file.write(b"damaged")
+    numbers = np.arange(len(index))
+    transform = build([{"center_crop": {"size": 8}}])
+    batches = training_batches(
+        PackedImages(tmp_path / "packed"),
+        numbers,
+        numbers,
+        [[0, 1], [5, 2]],
+        0,
+        transform,
+        0,
+        0,
+        workers,
+        torch.device("cpu"),
+    )
+    next(batches)
+    with pytest.raises(
+        UserError, match=r"^The packed images in .* \(checksum of image 5\): delete that folder.*again.$"
+    ):
+        next(batches)
+
+
+def test_verified_once_by_all_processes_of_a_job(tmp_path, images):
+    root, index = images
+    pack(index, root, None, tmp_path / "packed", index_sha256="0")
+    packed = PackedImages(tmp_path / "packed")
+    if not (child := os.fork()):
+        try:
+            packed.image(3)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert packed._verified.tolist() == [0, 0, 0, 1, *[0] * 8]
+
+
 def test_the_same_images_make_the_same_bytes(tmp_path, images):
     root, index = images
     one = pack(index, root, {"shorter": 11}, tmp_path / "one", index_sha256="0", workers=1)
@@ -195,3 +244,149 @@ def test_an_image_larger_than_it_says(tmp_path):
     index = pd.DataFrame({"path": ["x/short.png"]})
     with pytest.raises(UserError, match=r"short.png: "):
         pack(index, tmp_path, None, tmp_path / "packed", index_sha256="0")
+
+
+KILLED = """
+import os, resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from recheck.data import packed
+from recheck.data.folder import parse_folder
+from recheck.errors import UserError
+
+root, destination, workers, stop, limit = Path(sys.argv[2]), Path(sys.argv[3]), *map(int, sys.argv[4:])
+packed.BLOCK = 2
+ordered_map = packed.ordered_map
+
+
+def killed(function, items, *args, **options):
+    for number, result in enumerate(ordered_map(function, items, *args, **options)):
+        if options["description"] == "Packing images" and number == stop:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield result
+
+
+packed.ordered_map = killed
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    packed.pack(parse_folder({"name": "x"}, root, root), root, {"shorter": 24}, destination, "abc", workers)
+except UserError as error:
+    sys.exit(str(error))
+"""
+
+
+def run_and_kill(root, destination, workers=1, stop=3, limit=0):
+    """Pack in a process of its own that is killed after some blocks, or may not write further than the limit."""
+    arguments = [sys.executable, "-c", KILLED, SCRIPTS, root, destination, workers, stop, limit]
+    return subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_and_continued_gives_the_same_bits(tmp_path, images, monkeypatch, caplog, workers):
+    root, index = images
+    monkeypatch.setattr(packing, "BLOCK", 2)
+    whole = pack(index, root, {"shorter": 24}, tmp_path / "whole", index_sha256="abc")
+    assert run_and_kill(root, tmp_path / "packed", workers).returncode == -signal.SIGKILL
+    assert not (tmp_path / "packed").exists()
+    with caplog.at_level(logging.INFO, logger="recheck"):
+        again = pack(index, root, {"shorter": 24}, tmp_path / "packed", index_sha256="abc", workers=workers)
+    assert "continuing: 6 of 12 images are packed already" in caplog.text
+    assert again == whole
+    for name in ("pixels.bin", "shapes.npy", "hashes.npy", "pack.json"):
+        assert (tmp_path / "packed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "packed").iterdir()) == [
+        "hashes.npy", "pack.json", "pixels.bin", "shapes.npy",
+    ]  # fmt: skip
+    PackedImages(tmp_path / "packed").verify()
+
+
+def test_a_full_disk_is_said_and_what_is_done_is_kept(tmp_path, images, monkeypatch, caplog):
+    """A limit on the size of files gives the same refusal as a full disk, on every machine."""
+    root, index = images
+    monkeypatch.setattr(packing, "BLOCK", 2)
+    run_and_kill(root, tmp_path / "packed", stop=1)
+    done = run_and_kill(root, tmp_path / "packed", workers=2, stop=99, limit=12_000)
+    assert done.returncode == 1
+    assert f"No space left while writing {tmp_path}/packed: free some space" in done.stderr
+    assert not (tmp_path / "packed").exists()
+    with caplog.at_level(logging.INFO, logger="recheck"):
+        pack(index, root, {"shorter": 24}, tmp_path / "packed", index_sha256="abc")
+    assert "continuing: 6 of 12" in caplog.text
+    PackedImages(tmp_path / "packed").verify()
+
+
+def test_what_no_longer_fits_is_not_continued(tmp_path, images, monkeypatch, caplog):
+    root, index = images
+    monkeypatch.setattr(packing, "BLOCK", 2)
+    caplog.set_level(logging.INFO, logger="recheck")
+    partial = tmp_path / ".packed.partial"
+
+    def interrupted(stop=3):
+        shutil.rmtree(partial, ignore_errors=True)
+        run_and_kill(root, tmp_path / "packed", stop=stop)
+        caplog.clear()
+
+    interrupted()
+    pack(index, root, {"shorter": 24}, tmp_path / "packed", index_sha256="another")
+    assert "continuing" not in caplog.text
+
+    interrupted()
+    pack(
+        index,
+        root,
+        {"shorter": 24},
+        tmp_path / "packed",
+        index_sha256="abc",
+        reading={"exif": "ignore", "alpha": "drop"},
+    )
+    assert "continuing" not in caplog.text
+
+    interrupted()
+    journal = partial / "journal"
+    journal.write_text(journal.read_text()[:-5])  # its last line was being written
+    pack(index, root, {"shorter": 24}, tmp_path / "packed", index_sha256="abc")
+    assert "continuing: 4 of 12" in caplog.text
+
+    interrupted()
+    Image.new("RGB", (20, 20), "red").save(root / "A" / "DejaVuSans.png")  # exchanged since
+    pack(index, root, {"shorter": 24}, tmp_path / "packed", index_sha256="abc")
+    assert "continuing: 4 of 12" in caplog.text
+    place = index["path"].tolist().index("A/DejaVuSans.png")
+    assert (PackedImages(tmp_path / "packed").image(place) == [255, 0, 0]).all()
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path, images):
+    root, _ = images
+    arguments = [sys.executable, "-c", KILLED, SCRIPTS, root, tmp_path / "packed", 2, 1, 0]
+    process = subprocess.Popen(list(map(str, arguments)), start_new_session=True)
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    pytest.fail("workers are still there")
+
+
+def test_how_a_worker_that_was_killed_is_said(tmp_path, images, monkeypatch):
+    root, index = images
+    monkeypatch.setattr(packing, "decode", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(UserError, match="most likely because memory ran out"):
+        pack(index, root, None, tmp_path / "packed", index_sha256="0", workers=2)
+
+
+@pytest.mark.parametrize(
+    ("resize", "slug"),
+    [
+        (None, "original"),
+        ({"shorter": 256}, "shorter256"),
+        ({"exact": [288, 300]}, "exact288x300"),
+        ({"shorter": 288, "jpeg": 75}, "shorter288jpeg75"),
+    ],
+)
+def test_names_of_resizes(resize, slug):
+    assert resize_slug(resize) == slug
+    assert parse_resize(slug) == resize

@@ -12,6 +12,8 @@ import pytest
 from glyphs import make_glyphs
 from PIL import Image
 
+from recheck.data.index import read_index
+from recheck.data.packed import pack
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.evaluation.metrics import evaluate
@@ -50,12 +52,8 @@ def write_dataset(root):
     labels = np.unique(names, return_inverse=True)[1]
     columns = {"path": [f"{path.parent.name}/{path.name}" for path in paths], "label": labels, "class_name": names}
     pd.DataFrame({**columns, "super_label": "", "role": ""}).to_csv(root / "images.csv", index=False)
+    pack(read_index(root / "images.csv"), folder, None, root / "packed", index_sha256=sha256(root / "images.csv"))
     pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path in paths])
-    (root / "packed").mkdir()
-    pixels.tofile(root / "packed" / "pixels.bin")
-    np.save(root / "packed" / "shapes.npy", np.array([image.shape[:2] for image in pixels], np.int32))
-    hashes = {"sha256": sha256(root / "packed" / "pixels.bin"), "index_sha256": sha256(root / "images.csv")}
-    write_json(root / "packed" / "pack.json", {"count": len(pixels), "bytes": pixels.nbytes, **hashes, "resize": None})
     return pixels, labels
 
 

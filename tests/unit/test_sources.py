@@ -1,113 +1,45 @@
-"""Fetching: over a real HTTP server on this machine, and with the real npm."""
+"""Where files come from: mirrors, npm, Google Drive, Hugging Face, and the user's own hands."""
 
 import hashlib
 import io
 import os
 import shutil
+import ssl
+import subprocess
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+from servers import Answer, serving
 
+from recheck import config
 from recheck.data import sources
+from recheck.data.download import Patience
 from recheck.errors import UserError
 
 DATA = bytes(range(256)) * 5000
+HALF = len(DATA) // 2
 ROOT = Path(__file__).parents[2]
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        if self.path == "/missing":
-            return self.send_error(404)
-        if self.path == "/moved":
-            self.send_response(302)
-            self.send_header("Location", "/file.bin")
-            return self.end_headers()
-        body = {"/file.bin": DATA, "/other": DATA[::-1], "/short": DATA[:-1], "/cut": DATA, "/endless": DATA * 3}[
-            self.path
-        ]
-        self.send_response(200)
-        if self.path != "/endless":
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        try:
-            self.wfile.write(body[: len(body) // 2] if self.path == "/cut" else body)
-        except ConnectionError:
-            self.close_connection = True
-
-    def log_message(self, *arguments):
-        pass
+QUICK = Patience(waits=(0.01, 0.02), timeout=5, longest=0.05)
+MANUAL = {"manual": "on https://example.org/form ask for file.bin (not file_big.bin)."}
 
 
 @pytest.fixture
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.asked = []
-        running.url = f"http://127.0.0.1:{running.server_address[1]}"
-        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
-        thread.start()
+    with serving() as running:
+        running.give("/file.bin", DATA)
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def entry(server, *paths, **more):
     known = {"path": "a/file.bin", "size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest()}
-    return known | {"from": [{"url": server.url + path} for path in paths]} | more
+    made = known | {"from": [{"url": server.url + path} for path in paths]} | more
+    return {key: value for key, value in made.items() if value is not None}
 
 
 def left_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize("path", ["/file.bin", "/moved"])
-def test_a_file_from_a_server(tmp_path, server, path):
-    assert sources.fetch(entry(server, path), tmp_path / "a" / "file.bin") == tmp_path / "a" / "file.bin"
-    assert (tmp_path / "a" / "file.bin").read_bytes() == DATA
-    assert left_in(tmp_path) == ["a/file.bin"]
-
-
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ("/missing", "the server answered 404 Not Found"),
-        ("/other", "expected sha256 .*, found "),
-        ("/short", f"expected {len(DATA)} bytes, found {len(DATA) - 1}"),
-        ("/cut", f"of {len(DATA)} bytes|IncompleteRead"),
-        ("/endless", f"more than the expected {len(DATA)} bytes"),
-    ],
-)
-def test_the_next_source_is_tried_and_if_none_is_left_all_are_named(tmp_path, server, bad, reason):
-    destination = tmp_path / "file.bin"
-    with pytest.raises(UserError, match=reason) as raised:
-        sources.fetch(entry(server, bad, "/missing"), destination)
-    assert "No source gave a/file.bin" in str(raised.value)
-    assert f"url {server.url}{bad}: " in str(raised.value)
-    assert f"url {server.url}/missing: the server answered 404" in str(raised.value)
-    assert f"put the file at {destination} by hand" in str(raised.value)
-    assert left_in(tmp_path) == []
-    sources.fetch(entry(server, bad, "/file.bin"), destination)
-    assert destination.read_bytes() == DATA
-
-
-def test_a_server_that_does_not_answer(tmp_path, server):
-    gone = entry(server, "/file.bin")
-    gone["from"].insert(0, {"url": "http://127.0.0.1:9/file.bin"})
-    sources.fetch(gone, tmp_path / "file.bin")
-    gone["from"] = gone["from"][:1]
-    with pytest.raises(UserError, match=r"no answer \(.*refused"):
-        sources.fetch(gone, tmp_path / "other.bin")
-
-
-def test_other_addresses_are_refused(tmp_path, server):
-    (tmp_path / "secret").write_bytes(DATA)
-    with pytest.raises(UserError, match="only http and https"):
-        sources.fetch(entry(server, **{"from": [{"url": f"file://{tmp_path}/secret"}]}), tmp_path / "file.bin")
 
 
 def test_a_file_that_is_there_is_not_fetched_again(tmp_path, server):
@@ -117,7 +49,7 @@ def test_a_file_that_is_there_is_not_fetched_again(tmp_path, server):
     assert server.asked == []
     destination.write_bytes(DATA[:-3])
     sources.fetch(entry(server, "/file.bin"), destination)
-    assert server.asked == ["/file.bin"]
+    assert len(server.asked) == 1
     assert destination.read_bytes() == DATA
 
 
@@ -128,24 +60,318 @@ def test_unknown_kinds_of_source(tmp_path, server):
         sources.fetch(entry(server, **{"from": []}), tmp_path / "file.bin")
 
 
-def test_verify(tmp_path, server):
-    file = entry(server, "/file.bin")
+@pytest.mark.parametrize("checksum", ["sha256", "md5"])
+def test_verify(tmp_path, server, checksum):
+    known = {"sha256": None, checksum: hashlib.new(checksum, DATA).hexdigest()}
+    file = entry(server, "/file.bin", **known)
     with pytest.raises(UserError, match=r"a/file.bin is missing: run again"):
         sources.verify([file], tmp_path)
     sources.fetch(file, tmp_path / file["path"])
-    assert sources.verify([file], tmp_path) == {"a/file.bin": {"sha256": file["sha256"], "size": len(DATA)}}
+    found = {"sha256": hashlib.sha256(DATA).hexdigest(), checksum: known[checksum], "size": len(DATA)}
+    assert sources.verify([file], tmp_path) == {"a/file.bin": found}
     (tmp_path / "a" / "file.bin").write_bytes(DATA[::-1])
-    with pytest.raises(UserError, match=rf"expected sha256 {file['sha256']}, found .*: delete it and run again"):
+    with pytest.raises(UserError, match=rf"expected {checksum} {known[checksum]}, found .*: delete it and run again"):
         sources.verify([file], tmp_path)
     (tmp_path / "a" / "file.bin").write_bytes(b"")
     with pytest.raises(UserError, match=f"expected {len(DATA)} bytes, found 0"):
         sources.verify([file], tmp_path)
 
 
+def test_what_nobody_could_check_is_recorded_as_such(tmp_path, server):
+    file = entry(server, "/file.bin", sha256=None, size=None, unverified=True)
+    sources.fetch(file, tmp_path / file["path"])
+    assert sources.verify([file], tmp_path)["a/file.bin"]["unverified"] is True
+
+
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", ""])
 def test_paths_stay_inside(tmp_path, path):
     with pytest.raises(UserError, match="must stay inside"):
         sources.inside(tmp_path, path)
+
+
+@pytest.mark.parametrize("name", ["file.bin", "a/file.bin", "renamed by a mirror.dat", "deep/down"])
+def test_a_dropped_file_is_taken_first_and_stays_where_it_is(tmp_path, server, name):
+    mine = tmp_path / "drop" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(DATA)
+    mine.chmod(0o400)
+    (tmp_path / "drop" / "another.bin").write_bytes(DATA[::-1])
+    sources.fetch(entry(server, "/file.bin"), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
+    assert (tmp_path / "to" / "file.bin").read_bytes() == mine.read_bytes() == DATA
+    assert (tmp_path / "to" / "file.bin").samefile(mine), "a second copy was made"
+    assert mine.stat().st_mode & 0o777 == 0o400
+    assert server.asked == []
+    assert left_in(tmp_path / "to") == ["file.bin"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this machine has no second disk")
+def test_a_file_on_another_disk_is_copied(tmp_path, server):
+    other = Path("/dev/shm", f"recheck-test-{os.getpid()}")
+    other.write_bytes(DATA)
+    (tmp_path / "drop").mkdir()
+    (tmp_path / "drop" / "file.bin").symlink_to(other)
+    try:
+        sources.fetch(entry(server), tmp_path / "file.bin", drop=tmp_path / "drop")
+    finally:
+        other.unlink()
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+    assert not (tmp_path / "file.bin").is_symlink()
+
+
+def test_a_dropped_file_that_is_another_one(tmp_path, server):
+    (tmp_path / "drop").mkdir()
+    (tmp_path / "drop" / "file.bin").write_bytes(DATA[::-1])
+    (tmp_path / "drop" / "notes.txt").write_bytes(b"...")
+    with pytest.raises(UserError) as raised:
+        sources.fetch(entry(server), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
+    assert f"{tmp_path}/drop/file.bin is not it: expected sha256 " in str(raised.value)
+    assert f"none of the 1 other files in {tmp_path}/drop is it" in str(raised.value)
+    sources.fetch(entry(server, "/file.bin"), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
+    assert (tmp_path / "to" / "file.bin").read_bytes() == DATA
+
+
+def test_without_a_checksum_only_the_name_tells(tmp_path, server):
+    file = entry(server, sha256=None, size=None, unverified=True) | {"from": [MANUAL]}
+    (tmp_path / "drop").mkdir()
+    (tmp_path / "drop" / "other.bin").write_bytes(DATA)
+    with pytest.raises(UserError, match=r"a/file.bin has to be got by hand"):
+        sources.fetch(file, tmp_path / "file.bin", drop=tmp_path / "drop")
+    (tmp_path / "drop" / "file.bin").write_bytes(DATA)
+    sources.fetch(file, tmp_path / "file.bin", drop=tmp_path / "drop")
+
+
+def test_a_file_that_only_people_can_get(tmp_path, server):
+    with pytest.raises(UserError) as raised:
+        sources.fetch(entry(server) | {"from": [MANUAL]}, tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
+    assert str(raised.value) == (
+        "a/file.bin has to be got by hand: on https://example.org/form ask for file.bin (not file_big.bin). "
+        f"Put it into {tmp_path}/drop and run the same command again."
+    )
+    assert (tmp_path / "drop").is_dir(), "the folder to drop it into should be there"
+    with pytest.raises(UserError) as raised:
+        file = entry(server, "/gone")
+        sources.fetch(file | {"from": [MANUAL, *file["from"]]}, tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
+    assert f"No source gave a/file.bin (url {server.url}/gone: the server answered 404 Not" in str(raised.value)
+    assert "By hand: on https://example.org/form ask for file.bin (not file_big.bin). Put it" in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """For Google's names, made a moment ago and known to nobody else."""
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl: a certificate for a loopback Google Drive can't be made here")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=loopback"
+    names = "subjectAltName=DNS:drive.google.com,DNS:drive.usercontent.google.com"
+    command = [*command.split(), "-addext", names, "-keyout", "key.pem", "-out", "certificate.pem"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "certificate.pem"
+
+
+@pytest.fixture
+def drive(server, certificate, monkeypatch):
+    """The real gdown, whose Google is this machine: a proxy that answers for all hosts."""
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.tls.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, server.url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    return server
+
+
+ID = "1TclrpQOF_ullUP99wk_gjGN8pKvtErG8"
+LINK = f"/uc?id={ID}"
+ATTACHED = {"Content-Disposition": 'attachment; filename="file.bin"', "Content-Type": "application/octet-stream"}
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+
+
+def on_drive(server, **more):
+    return entry(server, **more) | {"from": [{"gdrive": ID}]}
+
+
+def test_a_file_from_google_drive_after_its_virus_notice(tmp_path, drive):
+    notice = """<html><title>Google Drive - Virus scan warning</title><form id="download-form"
+        action="https://drive.usercontent.google.com/download" method="get"><input type="hidden" name="id" value="X">
+        <input type="hidden" name="confirm" value="t"></form></html>""".replace("\n", " ")
+    drive.give(LINK, Answer(notice.encode(), headers=HTML))
+    drive.give("/download?id=X&confirm=t", Answer(DATA, headers=ATTACHED))
+    sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=QUICK)
+    assert (tmp_path / "to" / "file.bin").read_bytes() == DATA
+    assert left_in(tmp_path / "to") == ["file.bin"]
+
+
+def test_google_drive_continues_after_a_cut_in_this_process_and_the_next(tmp_path, drive):
+    whole = Answer(DATA, headers=ATTACHED)
+    cut = Answer(DATA, headers=ATTACHED, cut=HALF)
+    drive.give(LINK, cut)
+    with pytest.raises(UserError, match=rf"gdown: Download is incomplete: received \d+ bytes .* {len(DATA)} bytes\)"):
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=()))
+    assert not (tmp_path / "to" / "file.bin").exists()
+    arrived = next((tmp_path / "to").iterdir()).stat().st_size
+    assert 0 < arrived <= HALF
+    drive.give(LINK, Answer(DATA, headers=ATTACHED), Answer(DATA, headers=ATTACHED, cut=10), whole)
+    sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=QUICK)
+    assert (tmp_path / "to" / "file.bin").read_bytes() == DATA
+    assert drive.asked_for(LINK) == [None, None, f"bytes={arrived}-", None, f"bytes={arrived}-"]
+    assert left_in(tmp_path / "to") == ["file.bin"]
+
+
+@pytest.mark.parametrize("size", [len(DATA), None])
+def test_what_gdown_left_complete_or_too_long(tmp_path, drive, size):
+    drive.give(LINK, Answer(DATA, headers=ATTACHED))
+    for number, left in enumerate([DATA, DATA + b"more"]):
+        destination = tmp_path / f"{number}" / "file.bin"
+        destination.parent.mkdir()
+        destination.with_name(f".file.bin.{ID}12345678.part").write_bytes(left)
+        destination.with_name(f".file.bin.{ID}87654321.part").write_bytes(b"less")
+        sources.fetch(on_drive(drive, size=size), destination, patience=QUICK)
+        assert destination.read_bytes() == DATA
+        assert left_in(destination.parent) == ["file.bin"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (
+            Answer(b'<p class="uc-error-subcaption">Too many users have viewed or downloaded this file</p>', 200, HTML),
+            "Google Drive says that the file's download quota is exceeded: wait a day, or copy the file to your own",
+        ),
+        (Answer(b"<html>Sign in</html>", 200, HTML), "Google Drive does not give the file: it was removed, is not sh"),
+        (Answer(DATA[:-1], 200, ATTACHED), f"expected {len(DATA)} bytes, the file on Google Drive has {len(DATA) - 1}"),
+        (Answer(DATA[::-1], 200, ATTACHED), "expected sha256 "),
+        (Answer(b"", 503, ATTACHED), "Google Drive answered 503 Service Unavailable"),
+        (Answer(b"<html>Quota exceeded</html>", 200, ATTACHED), "quota is exceeded|expected 1280000 bytes"),
+        (Answer(b"", 404, ATTACHED), "Google Drive answered 404 Not Found"),
+    ],
+)
+def test_what_google_drive_says_instead(tmp_path, drive, answer, sentence):
+    drive.give(LINK, answer)
+    with pytest.raises(UserError, match=sentence) as raised:
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", drop=tmp_path / "drop", patience=QUICK)
+    assert f"gdrive {ID}: " in str(raised.value)
+    assert f"put it into {tmp_path}/drop" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "to" / "file.bin").exists()
+
+
+def test_google_drive_that_asks_for_ever(tmp_path, drive):
+    form = f'<form id="download-form" action="https://drive.google.com{LINK}"></form>'
+    drive.give(LINK, Answer(form.encode(), headers=HTML))
+    with pytest.raises(UserError, match="Google Drive only sends pages, and no file"):
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=(), timeout=0.2))
+
+
+def test_google_is_not_reached(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    file = on_drive(server)
+    file["from"].append({"url": f"{server.url}/file.bin"})
+    sources.fetch(file, tmp_path / "file.bin", patience=Patience(waits=(60,)))
+
+
+@pytest.fixture
+def hub(server, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
+    return server
+
+
+def test_a_file_from_the_hugging_face_hub(tmp_path, hub):
+    there = f"http://localhost:{hub.server_port}/signed"
+    page = "/datasets/someone/cars/resolve/main/data/file.bin"
+    hub.give(page, Answer(status=302, headers={"Location": there}))
+    hub.give("/signed", Answer(DATA, cut=HALF), DATA)
+    file = entry(hub) | {"from": [{"huggingface": "someone/cars", "file": "data/file.bin"}]}
+    sources.fetch(file, tmp_path / "file.bin", patience=QUICK)
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+    assert hub.asked_for("/signed") == [None, f"bytes={HALF}-"]
+    assert hub.asked_for(page, "Authorization") == ["Bearer hf_of_the_test"] * 2
+    assert hub.asked_for("/signed", "Authorization") == [None, None]
+    hub.give("/someone/cars/resolve/v1/file.bin", DATA)
+    file["from"] = [{"huggingface": "someone/cars", "file": "file.bin", "repo_type": "model", "revision": "v1"}]
+    sources.fetch(file, tmp_path / "other.bin", patience=QUICK)
+
+
+def test_what_the_hub_refuses(tmp_path, hub):
+    said = {"X-Error-Message": "Access to dataset someone/cars is restricted."}
+    hub.give("/datasets/someone/cars/resolve/main/file.bin", Answer(status=401, headers=said))
+    file = entry(hub) | {"from": [{"huggingface": "someone/cars", "file": "file.bin"}]}
+    with pytest.raises(UserError, match=r"401 Unauthorized \(Access to dataset .*restricted") as raised:
+        sources.fetch(file, tmp_path / "file.bin", patience=QUICK)
+    assert f"accept the terms of {hub.url}/datasets/someone/cars in a browser, then `hf auth" in str(raised.value)
+    file["from"] = [{"huggingface": "some one/../cars", "file": "file.bin"}]
+    with pytest.raises(UserError, match="not a name on the Hugging Face hub"):
+        sources.fetch(file, tmp_path / "file.bin", patience=QUICK)
+
+
+def dataset(tmp_path, text):
+    path = tmp_path / "cars.yaml"
+    path.write_text("description: x\nparser: folder\n" + text, encoding="utf-8")
+    return config.load_dataset("cars", {"cars": path}, "here")
+
+
+FORMS = """
+distributions:
+  original:
+    files:
+      - {path: car_ims.tgz, md5: d5c8f0aa497503f355e17dc7886c3f14, from: [{manual: x}]}
+      - {path: cars_annos.mat, md5: b407c6086d669747186bd1d764ff9dbc, from: [{manual: x}]}
+  devkit:
+    files:
+      - {path: cars_train.tgz, size: 12, from: [{url: "http://x/y"}]}
+      - {path: car_devkit.tgz, size: 7, from: [{url: "http://x/y"}]}
+"""
+
+
+def test_the_distribution_is_the_one_that_is_there(tmp_path):
+    cars, drop, downloads = dataset(tmp_path, FORMS), tmp_path / "drop", tmp_path / "downloads"
+
+    def chosen(made):
+        found = config.with_distribution(made, [drop, downloads])
+        return found["distribution"], [file["path"] for file in found["files"]]
+
+    original = ("original", ["car_ims.tgz", "cars_annos.mat"])
+    devkit = ("devkit", ["cars_train.tgz", "car_devkit.tgz"])
+    assert chosen(cars) == original
+    drop.mkdir()
+    (drop / "renamed.tgz").write_bytes(b"twelve bytes")
+    assert chosen(cars) == devkit
+    downloads.mkdir()
+    for name in ("car_ims.tgz", "cars_annos.mat"):
+        (downloads / name).write_bytes(b"")
+    assert chosen(cars) == original
+    assert chosen(dataset(tmp_path, FORMS + "distribution: devkit\n")) == devkit
+    assert config.file_of(cars, "car_devkit.tgz")["size"] == 7
+    with pytest.raises(UserError, match=r"no file 'car_devkit'; did you mean 'car_devkit.tgz'"):
+        config.file_of(cars, "car_devkit")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (FORMS + "distribution: devkid\n", "there is no distribution 'devkid'; did you mean 'devkit'?"),
+        (FORMS.replace("car_devkit.tgz, size: 7", "cars_train.tgz, size: 12"), "the file 'cars_train.tgz' is there t"),
+        (FORMS.replace("car_devkit.tgz, ", "car_ims.tgz, "), "'car_ims.tgz' is not the same in all distributions"),
+        (FORMS.replace("size: 7, ", ""), "'car_devkit.tgz' has no 'sha256', 'md5' or 'size' to be checked by; give"),
+        (FORMS.replace("size: 7", "extract: ../x"), "'distributions.devkit.files.1.extract'"),
+        (FORMS.replace("{manual: x}", "{manul: x}"), "files.1.from.0'; did you mean 'manual'?"),
+        (FORMS.replace("{manual: x}", "{huggingface: a/b}"), "'file' is a dependency of 'huggingface'"),
+        (FORMS.replace("http://", "ftp://"), "'distributions.devkit.files.1.from.0.url'"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_the_files_of_a_dataset(tmp_path, text, sentence):
+    with pytest.raises(UserError) as raised:
+        dataset(tmp_path, text)
+    assert sentence in str(raised.value)
+    assert "cars.yaml" in str(raised.value)
+
+
+def test_the_files_of_every_dataset_that_is_shipped():
+    paths = config.names_in([ROOT / "config" / "datasets"])
+    for name in paths:
+        made = config.with_distribution(config.load_dataset(name, paths, "here"), [])
+        assert made["files"], f"{name} has no files"
 
 
 def npm_entry(member="icons.json", **more):

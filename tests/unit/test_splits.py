@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recheck.data.splits import check_disjoint, make_split, read_split, subset
+from recheck.data.splits import check_disjoint, list_sha256, make_split, read_split, subset
 from recheck.errors import UserError
 from recheck.files import write_json
 
@@ -147,3 +147,171 @@ def test_overlap_is_refused():
         check_disjoint({"folds": [{"train": [0], "val": [2], "test": [1, 3]}]}, labels)
     with pytest.raises(UserError, match="names image 9, but the index has only 4"):
         check_disjoint({"folds": [{"train": [9]}]}, labels)
+
+
+# The schemes without folds
+
+
+def columns(count=6, per_class=5, super_labels="", roles=""):
+    labels = np.repeat(np.arange(count), per_class)
+    return labels, np.broadcast_to(super_labels, len(labels)), np.broadcast_to(roles, len(labels))
+
+
+def only_fold(labels, scheme, **more):
+    split = make_split(labels, scheme, **more)
+    check_disjoint(split, labels)
+    assert len(split["folds"]) == 1
+    assert split["scheme"] == scheme, "options are recorded, a seed too"
+    assert split["sha256"] == [{role: list_sha256(images) for role, images in split["folds"][0].items()}]
+    return {role: np.array(images, dtype=np.int64) for role, images in split["folds"][0].items()}
+
+
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=80).filter(lambda labels: len(set(labels)) > 1))
+def test_halves_of_the_classes(labels):
+    fold = only_fold(labels, {"scheme": "class_halves"})
+    classes = sorted(set(labels))
+    first = set(classes[: len(classes) // 2])
+    assert fold["train"].tolist() == [place for place, label in enumerate(labels) if label in first]
+    assert fold["test"].tolist() == [place for place, label in enumerate(labels) if label not in first]
+    assert list(fold) == ["train", "test"]
+
+
+def test_official_roles():
+    labels, _, _ = columns(3, 4)
+    roles = np.array(["train"] * 4 + ["query", "gallery", "query", "gallery"] * 2)
+    fold = only_fold(labels, {"scheme": "official"}, roles=roles)
+    assert {role: images.tolist() for role, images in fold.items()} == {
+        "train": [0, 1, 2, 3],
+        "query": [4, 6, 8, 10],
+        "gallery": [5, 7, 9, 11],
+    }
+    assert list(only_fold(labels[:8], {"scheme": "official"}, roles=["train"] * 4 + ["test"] * 4)) == ["train", "test"]
+    with pytest.raises(UserError, match="the class 0 in 'train' and in 'test'"):
+        only_fold(labels[:4], {"scheme": "official"}, roles=["train", "train", "test", "test"])
+
+
+@pytest.mark.parametrize(
+    ("roles", "sentence"),
+    [
+        (None, "the column `role` of its images.csv is empty"),
+        (["train", "train", "", "test"], r"is empty for 1 of them \(the first has the label 1\)"),
+        (
+            ["query", "query", "gallery", "gallery"],
+            "needs images with the role 'train', but images.csv has only gallery, q",
+        ),
+    ],
+)
+def test_official_roles_that_are_missing(roles, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make_split([0, 0, 1, 1], {"scheme": "official"}, roles=roles)
+
+
+@given(st.lists(st.integers(2, 9), min_size=1, max_size=5), st.integers(0, 3))
+def test_halves_in_every_super_category(counts, seed):
+    groups = np.repeat([f"group {number}" for number in range(len(counts))], counts)
+    labels = np.repeat(np.arange(len(groups)), 2)
+    scheme = {"scheme": "halves_by_super_label", "seed": seed}
+    fold = only_fold(labels, scheme, super_labels=np.repeat(groups, 2))
+    tested = set(labels[fold["test"]].tolist())
+    for number, count in enumerate(counts):
+        assert sum(groups[label] == f"group {number}" for label in tested) == count // 2
+    # a super-category's classes do not depend on the others
+    last = groups == groups[-1]
+    alone = only_fold(labels[np.repeat(last, 2)], scheme, super_labels=np.repeat(groups[last], 2))
+    assert set(labels[np.repeat(last, 2)][alone["test"]].tolist()) == {label for label in tested if last[label]}
+
+
+@pytest.mark.parametrize(
+    ("super_labels", "sentence"),
+    [
+        (["a", "b", "b", "b"], "the class 0 has 'a', 'b'"),
+        (["a", "a", "", ""], "the class 1 has ''"),
+        (None, "class 0 has ''"),
+    ],
+)
+def test_super_categories_that_are_not_clear(super_labels, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make_split([0, 0, 1, 1], {"scheme": "halves_by_super_label", "seed": 0}, super_labels=super_labels)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(2, 6), st.randoms())
+def test_seen_and_unseen_queries(index_shots, query_shots, count, random):
+    """Image by image, as the benchmark's builder goes through its data."""
+    labels = [label for label in range(count) for _ in range(index_shots + query_shots + 1 + label)]
+    random.shuffle(labels)
+    scheme = {"scheme": "seen_unseen", "index_shots": index_shots, "query_shots": query_shots}
+    fold = only_fold(labels, scheme)
+    expected = {role: [] for role in ("train", "test", "index", "seen_queries", "unseen_queries")}
+    had = dict.fromkeys(range(count), 0)
+    for number, label in enumerate(labels):
+        seen = label < count // 2
+        if had[label] < index_shots:
+            role = "index"
+        elif had[label] < index_shots + query_shots:
+            role = "seen_queries" if seen else "unseen_queries"
+        else:
+            role = "train" if seen else "test"
+        expected[role].append(number)
+        had[label] += 1
+    assert {role: images.tolist() for role, images in fold.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("per_class", "scheme", "sentence"),
+    [
+        (5, {"scheme": "seen_unseen", "index_shots": 3, "query_shots": 3}, r"needs 3 \+ 3 images of .* class 0 has 5"),
+        (5, {"scheme": "seen_unseen", "index_shots": 3, "query_shots": 2}, "leaves no image to train on"),
+        (5, {"scheme": "seen_unseen", "index_shots": 3}, "`query_shots` .* at least 1, not None"),
+        (5, {"scheme": "class_halves", "folds": 4}, "The scheme class_halves has no option 'folds'"),
+        (5, {"scheme": "halves_by_super_label", "seed": 0}, "the class 0 has ''"),
+        (5, {"scheme": "halves_by_super_label"}, "`seed` of the split scheme must be a whole number of at least 0"),
+    ],
+)
+def test_schemes_without_folds_that_cannot_be(per_class, scheme, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make_split(columns(6, per_class)[0], scheme)
+
+
+def test_super_categories_of_one_class_each():
+    with pytest.raises(UserError, match="leaves no class to test on"):
+        make_split([0, 0, 1, 1], {"scheme": "halves_by_super_label", "seed": 0}, super_labels=["a", "a", "b", "b"])
+
+
+@pytest.mark.parametrize("scheme", ["class_halves", "seen_unseen"])
+def test_one_class_has_no_halves(scheme):
+    with pytest.raises(UserError, match="needs at least 2 classes, not 1"):
+        make_split([7] * 9, {"scheme": scheme, **({} if scheme == "class_halves" else SHOTS)})
+
+
+SHOTS = {"index_shots": 1, "query_shots": 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "allowed"),
+    [
+        ("index", "train", True),
+        ("index", "unseen_queries", True),
+        ("train", "unseen_queries", False),
+        ("test", "seen_queries", False),
+        ("train", "test", False),
+        ("seen_queries", "unseen_queries", False),
+    ],
+)
+def test_which_roles_may_share_classes(one, other, allowed):
+    split = {"scheme": {"scheme": "seen_unseen", **SHOTS}, "folds": [{one: [0], other: [1]}]}
+    if allowed:
+        check_disjoint(split, [3, 3])
+    else:
+        with pytest.raises(UserError, match=f"the class 3 in '{one}' and in '{other}'"):
+            check_disjoint(split, [3, 3])
+    split["folds"] = [{one: [0, 1], other: [1]}]
+    with pytest.raises(UserError, match=f"the image 1 in '{one}' and in '{other}'"):
+        check_disjoint(split, [3, 3])
+
+
+def test_a_list_that_was_changed_is_noticed(tmp_path):
+    split = make_split(np.repeat(np.arange(16), 2), {"scheme": "class_halves"})
+    split["folds"][0]["train"][0] = 31
+    write_json(tmp_path / "split.json", split)
+    with pytest.raises(UserError, match=r"'train' of fold 0 in .* has changed since it was made \(checksum\)"):
+        read_split(tmp_path / "split.json", 0)

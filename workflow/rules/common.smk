@@ -30,7 +30,7 @@ wildcard_constraints:
     fold=r"\d+",
     view="separated|concatenated",
     figure="|".join(FIGURES),
-    resize=r"original|shorter\d+|exact\d+x\d+",
+    resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
 
 
 def for_users(function):
@@ -60,7 +60,17 @@ def study_of(name):
 @cache
 @for_users
 def dataset_of(name, source="config"):
-    return settings.load_dataset(name, DATASET_FILES, source)
+    dataset = settings.load_dataset(name, DATASET_FILES, source)
+    return settings.with_distribution(dataset, [drop_folder(name), downloads_folder(name)])
+
+
+def drop_folder(dataset):
+    """Where users put files that they have themselves."""
+    return f"{RESOURCES}/drop/{dataset}"
+
+
+def downloads_folder(dataset):
+    return f"{RESOURCES}/datasets/{dataset}/downloads"
 
 
 @cache
@@ -89,14 +99,18 @@ def check_request():
             )
     for name in (targets & set(STUDY_FILES)) or {config["study"]}:
         study_of(name)
+    for name in config.get("datasets") or []:
+        dataset_of(name, "config 'datasets'")
     for key, folder in workflow.pathvars.items.items():
         check_writable(key, folder)
 
 
 RESERVED = (
     "all",
+    "data",
     "fetch",
     "verify",
+    "extract",
     "index",
     "pack",
     "split",
@@ -195,8 +209,18 @@ def evaluation_of(wildcards):
 # What the rules of data.smk ask for
 
 
+def data_indices(wildcards):
+    """What the target `data` makes: the index of every dataset, or of those that the config names."""
+    return [
+        f"<resources>/datasets/{dataset}/images.csv" for dataset in config.get("datasets") or DATASET_FILES
+    ]
+
+
 def dataset_files(wildcards):
-    return [entry["path"] for entry in dataset_of(wildcards.dataset)["files"]]
+    return [
+        f"<resources>/datasets/{wildcards.dataset}/downloads/{entry['path']}"
+        for entry in dataset_of(wildcards.dataset)["files"]
+    ]
 
 
 @for_users
@@ -204,10 +228,45 @@ def file_entry(wildcards):
     return settings.file_of(dataset_of(wildcards.dataset), wildcards.file)
 
 
+def known_of_files(wildcards):
+    """What the files of a dataset are compared with."""
+    keys = ("path", "sha256", "md5", "size")
+    return [
+        {key: entry[key] for key in keys if key in entry} for entry in dataset_of(wildcards.dataset)["files"]
+    ]
+
+
+def archives_of(dataset):
+    """The files of a dataset that are unpacked."""
+    keys = ("path", "extract", "unpacked_size")
+    files = [entry for entry in dataset_of(dataset)["files"] if "extract" in entry]
+    return [{key: entry[key] for key in keys if key in entry} for entry in files]
+
+
+def archive_files(wildcards):
+    return [
+        f"<resources>/datasets/{wildcards.dataset}/downloads/{entry['path']}"
+        for entry in archives_of(wildcards.dataset)
+    ]
+
+
+def extracted_of(wildcards):
+    """A dataset without archives has nothing to unpack, and no job for it."""
+    return (
+        f"<resources>/datasets/{wildcards.dataset}/extracted.json" if archives_of(wildcards.dataset) else []
+    )
+
+
 def parser_settings(wildcards):
     dataset = dataset_of(wildcards.dataset)
-    keys = ("name", "parser", "root", "csv", "expected", "options")
+    keys = ("name", "parser", "distribution", "root", "csv", "expected", "options")
     return {key: dataset[key] for key in keys if key in dataset}
+
+
+def image_reading(wildcards):
+    """What becomes of turned and transparent images: another choice packs again."""
+    options = dataset_of(wildcards.dataset)["options"]
+    return {key: options[key] for key in ("exif", "alpha") if key in options}
 
 
 def image_root(dataset):

@@ -1,4 +1,9 @@
-# fetch → verify → index → pack: a dataset from its sources to a memory map, once for all studies
+# fetch → verify → extract → index → pack: a dataset from its sources to a memory map, once for all studies
+
+
+rule data:
+    input:
+        data_indices,
 
 
 rule fetch:
@@ -13,11 +18,12 @@ rule fetch:
     threads: 1
     resources:
         mem_mb=1000,
-        runtime=240,
+        runtime=1440,
     params:
-        # the hash alone: a new mirror or another word in the YAML does not fetch again
-        sha256=lambda wildcards: file_entry(wildcards)["sha256"],
+        # one checksum alone: a new mirror, another word or one more checksum in the YAML does not fetch again
+        checksum=lambda wildcards: file_entry(wildcards).get("md5") or file_entry(wildcards).get("sha256"),
         yaml=lambda wildcards: str(DATASET_FILES[wildcards.dataset]),
+        drop=lambda wildcards: drop_folder(wildcards.dataset),
     message:
         "Fetching {wildcards.file} of {wildcards.dataset}"
     script:
@@ -26,11 +32,7 @@ rule fetch:
 
 rule verify:
     input:
-        lambda wildcards: expand(
-            "<resources>/datasets/{dataset}/downloads/{file}",
-            dataset=wildcards.dataset,
-            file=dataset_files(wildcards),
-        ),
+        dataset_files,
     output:
         "<resources>/datasets/{dataset}/verified.json",
     log:
@@ -44,19 +46,41 @@ rule verify:
         mem_mb=1000,
         runtime=60,
     params:
-        files=lambda wildcards: [
-            {key: entry[key] for key in ("path", "sha256", "size") if key in entry}
-            for entry in dataset_of(wildcards.dataset)["files"]
-        ],
+        files=known_of_files,
     message:
         "Verifying the checksums of {wildcards.dataset}"
     script:
         "../scripts/verify.py"
 
 
+rule extract:
+    input:
+        archives=archive_files,
+        verified="<resources>/datasets/{dataset}/verified.json",
+    output:
+        "<resources>/datasets/{dataset}/extracted.json",
+    log:
+        "<logs>/datasets/{dataset}/extract.log",
+    benchmark:
+        "<logs>/datasets/{dataset}/extract.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=480,
+    params:
+        archives=lambda wildcards: archives_of(wildcards.dataset),
+    message:
+        "Unpacking the archives of {wildcards.dataset}"
+    script:
+        "../scripts/extract.py"
+
+
 rule index:
     input:
         verified="<resources>/datasets/{dataset}/verified.json",
+        extracted=extracted_of,
         parser=parser_files,
     output:
         "<resources>/datasets/{dataset}/images.csv",
@@ -68,7 +92,7 @@ rule index:
         "../../envs/data.yaml"
     threads: 2
     resources:
-        mem_mb=2000,
+        mem_mb=4000,
         runtime=120,
     params:
         dataset=parser_settings,
@@ -86,6 +110,7 @@ rule pack:
     output:
         pixels="<resources>/datasets/{dataset}/packed/{resize}/pixels.bin",
         shapes="<resources>/datasets/{dataset}/packed/{resize}/shapes.npy",
+        hashes="<resources>/datasets/{dataset}/packed/{resize}/hashes.npy",
         pack="<resources>/datasets/{dataset}/packed/{resize}/pack.json",
     log:
         "<logs>/datasets/{dataset}/pack/{resize}.log",
@@ -93,12 +118,13 @@ rule pack:
         "<logs>/datasets/{dataset}/pack/{resize}.tsv"
     conda:
         "../../envs/data.yaml"
-    threads: 2
+    threads: 8
     resources:
-        mem_mb=2000,
-        runtime=240,
+        mem_mb=4000,
+        runtime=720,
     params:
         root=lambda wildcards: image_root(wildcards.dataset),
+        reading=image_reading,
     message:
         "Packing {wildcards.dataset}, {wildcards.resize} size"
     script:

@@ -5,4 +5,5 @@ from recheck.data.sources import fetch
 from recheck.job import job
 
 with job(snakemake):
-    fetch(file_of(read_yaml(snakemake.params.yaml), snakemake.wildcards.file), snakemake.output[0])
+    file = file_of(read_yaml(snakemake.params.yaml), snakemake.wildcards.file)
+    fetch(file, snakemake.output[0], snakemake.params.drop)

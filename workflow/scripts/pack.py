@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from recheck.data.images import reading_of
 from recheck.data.index import read_index
 from recheck.data.packed import pack
 from recheck.data.resize import parse_resize
@@ -16,4 +17,5 @@ with job(snakemake):
         Path(snakemake.output.pack).parent,
         index_sha256=sha256(snakemake.input[0]),
         workers=snakemake.threads,
+        reading=reading_of(snakemake.params.reading),
     )

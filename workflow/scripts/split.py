@@ -1,4 +1,4 @@
-"""Which images are train, val and test in each fold of a study."""
+"""Which images are train, val and test (or query, gallery, index) in each fold of a study."""
 
 from recheck.data.index import read_index
 from recheck.data.splits import check_disjoint, make_split
@@ -7,9 +7,10 @@ from recheck.job import job
 
 with job(snakemake):
     params, wildcards = snakemake.params, snakemake.wildcards
-    labels = read_index(snakemake.input[0])["label"].to_numpy()
-    split = make_split(labels, params.scheme, params.classes)
-    check_disjoint(split, labels)
+    index = read_index(snakemake.input[0])
+    columns = {"super_labels": index["super_label"], "roles": index["role"]}
+    split = make_split(index["label"], params.scheme, params.classes, **columns)
+    check_disjoint(split, index["label"])
     write_json(
         snakemake.output[0],
         {"dataset": wildcards.dataset, "index_sha256": sha256(snakemake.input[0]), **split},

@@ -14,6 +14,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, relevance
 
+from recheck.data.splits import SCHEMES, check_scheme
 from recheck.errors import UserError, nearest
 from recheck.evaluation.metrics import check_names
 from recheck.files import fingerprint
@@ -127,7 +128,51 @@ def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[
         raise UserError(f"{source}: there is no dataset '{name}'; {nearest(name, paths)} (config/datasets/*.yaml).")
     dataset = read_yaml(paths[name])
     validate(dataset, "dataset", paths[name])
+    _check_files(dataset, paths[name])
     return {"name": name, "files": [], "options": {}, **dataset}
+
+
+def _check_files(dataset: dict[str, Any], source: str | Path) -> None:
+    """What the schema can't say of a dataset's files in a sentence."""
+    forms = dataset.get("distributions", {})
+    chosen = dataset.get("distribution")
+    if chosen is not None and chosen not in forms:
+        raise UserError(f"{source}: there is no distribution '{chosen}'; {nearest(chosen, forms)}.")
+    common = dataset.get("files", [])
+    for files in [common, *(common + form["files"] for form in forms.values())]:
+        paths = [entry["path"] for entry in files]
+        if twice := [path for path in paths if paths.count(path) > 1]:
+            raise UserError(f"{source}: the file '{twice[0]}' is there twice.")
+    entries = [*common, *(entry for form in forms.values() for entry in form["files"])]
+    for entry in entries:
+        if not any(entry.get(key) for key in ("size", "sha256", "md5", "unverified")):
+            raise UserError(
+                f"{source}: '{entry['path']}' has no 'sha256', 'md5' or 'size' to be checked by; "
+                "give one, or 'unverified: true' if none is known."
+            )
+        if entry != next(other for other in entries if other["path"] == entry["path"]):
+            raise UserError(f"{source}: '{entry['path']}' is not the same in all distributions.")
+
+
+def with_distribution(dataset: dict[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
+    """The dataset with the files of one of its distributions.
+
+    That is the one its YAML names, else the one of which most is in the folders already (by name, or by size where
+    that is known: a user's copy may have another name), else the first.
+    """
+    forms = dataset.get("distributions")
+    if not forms:
+        return dataset
+    name = dataset.get("distribution") or max(forms, key=lambda form: _share(forms[form]["files"], folders))
+    return {**dataset, "distribution": name, "files": [*dataset["files"], *forms[name]["files"]]}
+
+
+def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
+    """Which part of the files is there."""
+    found = [path for folder in folders for path in Path(folder).rglob("[!.]*") if path.is_file()]
+    names, sizes = {path.name for path in found}, {path.stat().st_size for path in found}
+    there = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
+    return sum(there) / max(len(there), 1)
 
 
 def listing(root: str | Path) -> str:
@@ -138,8 +183,9 @@ def listing(root: str | Path) -> str:
 
 
 def file_of(dataset: dict[str, Any], path: str) -> dict[str, Any]:
-    """The entry of a dataset's ``files`` with that path."""
-    files = {entry["path"]: entry for entry in dataset["files"]}
+    """The entry with that path, of the dataset's ``files`` or of any of its distributions."""
+    forms = dataset.get("distributions", {}).values()
+    files = {entry["path"]: entry for part in (dataset, *forms) for entry in part.get("files", [])}
     if path not in files:
         raise UserError(f"There is no file '{path}'; {nearest(path, files)}.")
     return files[path]
@@ -192,10 +238,10 @@ def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Mappings are merged key by key; anything else, and a part of another `class`, is replaced."""
+    """Mappings are merged key by key; anything else, and a part of another `class` or `scheme`, is replaced."""
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
-    if "class" in over and over["class"] != base.get("class"):
+    if any(key in over and over[key] != base.get(key) for key in ("class", "scheme")):
         return over
     return {**base, **{key: merge(base[key], value) if key in base else value for key, value in over.items()}}
 
@@ -215,8 +261,8 @@ def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
 
 
 def folds_of(resolved: dict[str, Any]) -> int:
-    """How many checkpoints a method has: the split's folds, unless the method says otherwise."""
-    return resolved.get("folds") or resolved["split"]["folds"]
+    """How many checkpoints a method has: the split's folds (one, if its scheme has none), or what the method says."""
+    return resolved.get("folds") or resolved["split"].get("folds", 1)
 
 
 def own_files(configuration: Any) -> list[str]:
@@ -257,6 +303,10 @@ def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
             raise UserError(
                 f"{source}: 'evaluation.table' names '{name}', which 'evaluation.metrics' does not compute."
             )
+    _check_split(resolved, source)
+    resize = resolved["transforms"].get("resize")
+    if resize and ("shorter" in resize) == ("exact" in resize):
+        raise UserError(f"{source}: 'transforms.resize' needs either 'shorter' or 'exact'.")
     for part, library in (("loss", "losses"), ("miner", "miners")):
         name = (resolved.get(part) or {}).get("class")
         known = _library_classes(library)
@@ -269,6 +319,20 @@ def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
             raise UserError(f"{source}: 'reduction.dims' has no '{view}'.")
     if resolved["schedule"]["epochs"] > 0 and not resolved.get("loss"):
         raise UserError(f"{source}: trains for {resolved['schedule']['epochs']} epochs but has no 'loss'.")
+
+
+def _check_split(resolved: dict[str, Any], source: str) -> None:
+    try:
+        check_scheme(resolved["split"])
+    except UserError as error:
+        raise UserError(f"{source}, 'split': {error}") from None
+    name, role = resolved["split"]["scheme"], resolved["selection"].get("role")
+    roles = SCHEMES[name].roles
+    if role is not None and roles is not None and role not in roles:
+        raise UserError(
+            f"{source}: 'selection.role' is '{role}', but the split scheme {name} has only {', '.join(roles)}; leave "
+            "'role' out to take the last epoch."
+        )
 
 
 def _library_classes(package: str) -> list[str]:

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,17 @@ def disk_errors(path: str | Path) -> Iterator[None]:
                 "or choose another (config key 'pathvars')."
             ) from error
         raise
+
+
+def check_space(needed: int, path: str | Path, doing: str) -> None:
+    """Say before a long job, not in the middle of it, that ``path`` is on a disk that is too small for it."""
+    existing = next(folder for folder in Path(path).absolute().parents if folder.is_dir())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise UserError(
+            f"{doing} needs {needed / 1e6:,.1f} MB in {Path(path).parent}, but only {free / 1e6:,.1f} MB are free "
+            "there: free some space, or choose another folder (config key 'pathvars')."
+        )
 
 
 def _umask() -> int:

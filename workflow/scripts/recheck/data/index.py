@@ -1,7 +1,8 @@
 """The index of a dataset: one row an image, in the dataset's order.
 
 ``images.csv`` has the columns ``path`` (below the image root), ``label`` (a whole number), ``class_name``,
-``super_label`` and ``role`` (the last two may be empty). An image's number everywhere else is its row here.
+``super_label`` and ``role`` (the dataset's own division into train, test, query, …); the last two may be empty. An
+image's number everywhere else is its row here.
 
 A parser makes the index. It is a function ``parser(dataset, downloads, images) -> pandas.DataFrame``:
 ``dataset`` is the dataset's YAML as a dict, ``downloads`` the folder of its verified files, ``images`` its
@@ -9,12 +10,14 @@ image root, where the images are or where the parser puts them. A dataset names 
 importable one as ``module:function``.
 """
 
+import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
+from recheck.data.splits import check_disjoint, make_split
 from recheck.errors import UserError, nearest
 from recheck.files import atomic
 from recheck.registry import load
@@ -22,9 +25,14 @@ from recheck.registry import load
 log = logging.getLogger("recheck")
 COLUMNS = ["path", "label", "class_name", "super_label", "role"]
 BUILT_IN = {
+    "cars196": "recheck.data.cars196:parse",
+    "csv": "recheck.data.folder:parse_csv",
+    "cub200": "recheck.data.cub200:parse",
     "emoji": "recheck.data.emoji:parse",
     "folder": "recheck.data.folder:parse_folder",
-    "csv": "recheck.data.folder:parse_csv",
+    "inaturalist": "recheck.data.inaturalist:parse",
+    "inshop": "recheck.data.inshop:parse",
+    "sop": "recheck.data.sop:parse",
 }
 
 
@@ -86,13 +94,52 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, in
     sizes = table["label"].value_counts()
     counted = {"images": len(table), "classes": len(sizes), "singles": int((sizes == 1).sum())}
     for what, number in expected.items():
+        if what == "splits":
+            continue
         if what not in counted:
-            raise UserError(f"`expected` of {name} has the key '{what}': {nearest(what, counted)}.")
+            raise UserError(f"`expected` of {name} has the key '{what}': {nearest(what, [*counted, 'splits'])}.")
         if counted[what] != number:
             raise UserError(
                 f"{name} has {counted[what]} {what}, but {number} are expected: its files are not the published ones."
             )
+    for split in expected.get("splits", []):
+        _check_split(table, split, name)
     return counted
+
+
+def _check_split(table: pd.DataFrame, expected: dict, name: str | Path) -> None:
+    """What is known of a published split, such as ``{scheme: class_halves, images: {train: 5864, test: 5924}}``.
+
+    With ``sha256`` it is known image by image: the hash of each role's list (:func:`names_sha256`).
+    """
+    scheme = {key: value for key, value in expected.items() if key not in ("images", "sha256")}
+    columns = {"super_labels": table["super_label"], "roles": table["role"]}
+    split = make_split(table["label"], scheme, **columns, note=False)
+    check_disjoint(split, table["label"])
+    for number, fold in enumerate(split["folds"]):
+        sizes = {role: len(images) for role, images in fold.items()}
+        if sizes != expected["images"]:
+            raise UserError(
+                f"{name}, split by {scheme['scheme']}, has {_sizes(sizes)} images in fold {number}, but "
+                f"{_sizes(expected['images'])} are expected: its files are not the published ones."
+            )
+        for role, known in expected.get("sha256", {}).items():
+            if names_sha256(table.iloc[fold[role]]) != known:
+                raise UserError(
+                    f"{name}, split by {scheme['scheme']}, has other images or labels in '{role}' than the published "
+                    f"list (sha256 {known[:12]}…): its files are not the published ones."
+                )
+
+
+def names_sha256(rows: pd.DataFrame) -> str:
+    """The hash of a published list, whatever its order and the folder it is relative to: sorted "label name" lines."""
+    names = rows["path"].str.rsplit("/", n=1).str[-1]
+    lines = sorted(f"{label} {name}\n" for label, name in zip(rows["label"], names, strict=True))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _sizes(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{role} {number}" for role, number in sizes.items())
 
 
 def parser(name: str) -> Callable[[dict, Path, Path, int], pd.DataFrame]:

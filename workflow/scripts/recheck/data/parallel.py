@@ -2,12 +2,17 @@
 
 import functools
 import multiprocessing
+import os
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any
 
+from recheck.errors import UserError
 from recheck.progress import Progress
 
 CHUNK = 8
@@ -21,32 +26,53 @@ def ordered_map(
     *,
     total: int,
     description: str,
+    chunk: int = CHUNK,
+    done: int = 0,
+    size: Callable[[Any], int] = lambda result: 1,
 ) -> Iterator[Any]:
     """Yield ``function(item)`` in the order of the items, computed by ``workers`` processes.
 
     Only a few chunks per worker are under way at a time, so that results which are large (decoded images)
     do not pile up in memory. Processes are forked: a script of the workflow has no import guard, so a
-    spawned process would run the script again.
+    spawned process would run the script again. The progress bar counts ``size(result)`` images for each result,
+    from ``done`` to ``total``.
     """
-    with Progress(total=total, desc=description, unit="img") as bar:
-        results = map(function, items) if workers <= 1 else _in_processes(function, iter(items), workers)
+    with Progress(total=total, initial=done, desc=description, unit="img") as bar:
+        results = map(function, items) if workers <= 1 else _in_processes(function, iter(items), workers, chunk)
         for result in results:
             yield result
-            bar.update()
+            bar.update(size(result))
 
 
-def _in_processes(function: Callable[[Any], Any], items: Iterator[Any], workers: int) -> Iterator[Any]:
-    chunks = iter(lambda: list(islice(items, CHUNK)), [])
+def _in_processes(function: Callable[[Any], Any], items: Iterator[Any], workers: int, chunk: int) -> Iterator[Any]:
+    chunks = iter(lambda: list(islice(items, chunk)), [])
     work = functools.partial(_chunk, function)
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
-        waiting = deque(pool.submit(work, chunk) for chunk in islice(chunks, CHUNKS_PER_WORKER * workers))
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, fork, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
+        waiting = deque(pool.submit(work, part) for part in islice(chunks, CHUNKS_PER_WORKER * workers))
         try:
             while waiting:
                 results = waiting.popleft().result()
-                waiting.extend(pool.submit(work, chunk) for chunk in islice(chunks, 1))
+                waiting.extend(pool.submit(work, part) for part in islice(chunks, 1))
                 yield from results
+        except BrokenProcessPool:
+            raise UserError(
+                "A worker process was killed from outside, most likely because memory ran out: run the same command "
+                "again with fewer --cores."
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker whose parent was killed (kill -9 leaves it no time to say goodbye) would wait for work for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _chunk(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:

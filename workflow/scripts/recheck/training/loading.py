@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from recheck.data.packed import PackedImages
+from recheck.errors import UserError
 from recheck.training.seeding import derive
 
 Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
@@ -65,8 +66,14 @@ def training_batches(
         pin_memory=device.type == "cuda",
         generator=torch.Generator().manual_seed(0),
     )
-    for pixels, targets in loader:
-        yield pixels.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+    sentence = None
+    try:
+        for pixels, targets in loader:
+            yield pixels.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+    except UserError as error:  # of a worker: torch puts its traceback before the sentence
+        sentence = str(error).rsplit("UserError: ", 1)[-1].strip()
+    if sentence is not None:  # outside, so that the old traceback does not keep the loader and its workers alive
+        raise UserError(sentence)
 
 
 @torch.inference_mode()

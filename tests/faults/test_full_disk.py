@@ -1,0 +1,74 @@
+"""Getting data onto a disk that is too small, and saying so: on a real disk of a megabyte."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from disks import private_mounts
+from servers import Answer, serving
+
+SCRIPTS = Path(__file__).parents[2] / "workflow" / "scripts"
+DOWNLOAD = """
+import json, sys
+from recheck.data.sources import fetch
+fetch(json.loads(sys.argv[1]), "disk/file.bin")
+"""
+EXTRACT = """
+from recheck.data.archives import extract
+extract([{"path": "a.tgz", "extract": "."}], ".", {"a.tgz": {"sha256": "x"}}, "disk/images")
+"""
+
+
+def on_a_megabyte(folder, code, *arguments):
+    """Run Python with ./disk on a disk of its own; what it says, and what is left there."""
+    command = 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk && ("$@"; find disk -type f -printf "LEFT %p %s\\n")'
+    done = subprocess.run(
+        [*private_mounts(), "sh", "-c", command, "sh", sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stderr, [line.split()[1] for line in done.stdout.splitlines() if line.startswith("LEFT")]
+
+
+@pytest.fixture
+def server():
+    with serving() as running:
+        yield running
+
+
+def test_the_disk_is_full_while_downloading(tmp_path, server):
+    url = server.give("/file.bin", Answer(os.urandom(3_000_000), length=-1))
+    file = {"path": "file.bin", "unverified": True, "from": [{"url": url}]}
+    said, left = on_a_megabyte(tmp_path, DOWNLOAD, json.dumps(file))
+    assert "No space left while writing disk/file.bin.part: free some space there and run the same command" in said
+    assert "disk/file.bin" not in left
+    assert len(server.asked) == 1, "a full disk is no reason to ask again"
+
+
+def test_a_download_that_will_not_fit_is_not_begun(tmp_path, server):
+    url = server.give("/file.bin", os.urandom(3_000_000))
+    said, left = on_a_megabyte(
+        tmp_path, DOWNLOAD, json.dumps({"path": "file.bin", "unverified": True, "from": [{"url": url}]})
+    )
+    assert "Downloading file.bin needs 3.0 MB in disk, but only 1.0 MB are free there: free some space, or" in said
+    assert left == []
+
+
+def test_the_disk_is_full_while_unpacking(tmp_path):
+    with tarfile.open(tmp_path / "a.tgz", "w:gz") as made:
+        for number in range(30):
+            member = tarfile.TarInfo(f"{number}.jpg")
+            member.size = 100_000
+            made.addfile(member, io.BytesIO(bytes(member.size)))
+    said, left = on_a_megabyte(tmp_path, EXTRACT)
+    assert "No space left while writing disk/images: free some space there and run the same command again" in said
+    assert left == []

@@ -1,0 +1,75 @@
+"""`snakemake data`: from a server and a user's hands to indices, through the real command line."""
+
+import hashlib
+import json
+import tarfile
+import zipfile
+
+from project import Project
+from servers import Answer, serving
+
+ASKED = ("data", "--config", "datasets=[mini,by_hand]")
+
+
+def test_datasets_are_fetched_verified_unpacked_and_indexed(tmp_path):
+    project = Project.create(tmp_path / "project", classes=3, per_class=2)
+    with tarfile.open(tmp_path / "mini.tgz", "w:gz") as made:
+        made.add(project.path("glyphs"), "letters")
+    with zipfile.ZipFile(tmp_path / "img.zip", "w") as made:
+        for path in sorted(project.path("glyphs").rglob("*.png")):
+            made.write(path, path.relative_to(project.path("glyphs")))
+    data = (tmp_path / "mini.tgz").read_bytes()
+    with serving() as server:
+        good = server.give("/mini.tgz", Answer(data, headers={"ETag": '"1"'}))
+        project.write(
+            "config/datasets/mini.yaml",
+            f"""
+            description: Letters in an archive, and two mirrors of which one is gone.
+            parser: folder
+            root: resources/datasets/mini/images/letters
+            files:
+              - path: mini.tgz
+                size: {len(data)}
+                md5: {hashlib.md5(data).hexdigest()}
+                extract: .
+                from: [{{url: {server.url}/gone.tgz}}, {{url: {good}}}]
+            """,
+        )
+        project.write(
+            "config/datasets/by_hand.yaml",
+            """
+            description: Letters behind a form.
+            parser: folder
+            files:
+              - path: img.zip
+                unverified: true
+                extract: .
+                from: [{manual: "fill in the form at https://example.org and get img.zip, not img_highres.zip"}]
+            """,
+        )
+        begun = project.path("resources/datasets/mini/downloads/mini.tgz.part")
+        begun.parent.mkdir(parents=True)
+        begun.write_bytes(data[:100])  # of a job that was killed
+
+        # one dataset waits for its user, the other does not wait for that
+        output = project.fail("--cores", "2", "--keep-going", *ASKED)
+        assert (
+            "dataset 'by_hand': img.zip has to be got by hand: fill in the form at https://example.org and get "
+            "img.zip, not img_highres.zip. Put it into resources/drop/by_hand and run the same command again."
+        ) in output
+        assert "Traceback" not in output
+        index = project.read("resources/datasets/mini/images.csv")
+        assert len(index.splitlines()) == 1 + 3 * 2
+        assert server.asked_for("/mini.tgz") == ["bytes=100-"]
+        found = json.loads(project.read("resources/datasets/mini/verified.json"))["mini.tgz"]
+        assert found["sha256"] == hashlib.sha256(data).hexdigest()
+        assert json.loads(project.read("resources/datasets/mini/extracted.json"))["mini.tgz"]["files"] == 6
+
+        dropped = project.path("resources/drop/by_hand/img.zip")
+        (tmp_path / "img.zip").rename(dropped)
+        project.succeed("--cores", "2", *ASKED)
+        assert project.read("resources/datasets/by_hand/images.csv") == index
+        assert json.loads(project.read("resources/datasets/by_hand/verified.json"))["img.zip"]["unverified"]
+        assert dropped.is_file()
+        assert len(server.asked) == 2, "what is finished is not fetched again"
+        assert project.planned(*ASKED) == {}

@@ -1,0 +1,168 @@
+"""Google Drive and Hugging Face: hosts whose files need more than an address.
+
+Their packages know the addresses, the confirmations and the log-ins; what they raise becomes ``SourceFailed`` (the
+next source is tried) or ``TryAgain`` (this one is).
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from recheck.data.download import (
+    BUSY,
+    CHUNK,
+    QUOTA,
+    Patience,
+    SourceFailed,
+    TryAgain,
+    download,
+    explain_page,
+    is_page,
+    persist,
+)
+from recheck.files import check_space, disk_errors
+from recheck.progress import Progress
+
+NOT_SHARED = (
+    "Google Drive does not give the file: it was removed, is not shared with everyone, or is in too much demand"
+)
+
+
+def from_gdrive(identifier: str, part: Path, size: int | None, patience: Patience) -> bool:
+    """A file of Google Drive by its id, through gdown; return whether what an earlier attempt had was continued.
+
+    gdown keeps what has arrived in a file of its own (``.<name>.<id><8 characters>.part``) and continues it.
+    """
+    name = part.name.removesuffix(".part")
+    target = part.with_name(f".{name}.{identifier}")
+    with disk_errors(part):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        continued = _arrived(target) > 0
+        persist(lambda: _gdown(identifier, target, name, size, patience), lambda: _arrived(target), name, patience)
+        with target.open("rb") as file:
+            start = file.read(CHUNK)
+        if is_page(start, "", name):
+            target.unlink()
+            raise SourceFailed(explain_page(start))
+        target.replace(part)
+    return continued
+
+
+def _gdown(identifier: str, target: Path, name: str, size: int | None, patience: Patience) -> None:
+    import gdown  # brings an HTML parser: loaded only where it is needed
+    from requests import exceptions
+
+    _tidy(target, size)
+    if target.exists():
+        return
+    # a confirmation that leads to the same page again would be followed for ever
+    give_up = threading.Event()
+    timer = threading.Timer(2 * patience.timeout, give_up.set)
+    timer.daemon = True
+    timer.start()
+    with Progress(initial=_arrived(target), desc=name, unit="B", unit_scale=True) as bar:
+        try:
+            gdown.download(
+                id=identifier,
+                output=str(target),
+                quiet=True,
+                use_cookies=False,
+                resume=True,
+                progress=_watch(bar, target, name, size, timer),
+                timeout=patience.timeout,
+                cancel=give_up,
+            )
+        except gdown.DownloadCancelled:
+            raise SourceFailed("Google Drive only sends pages, and no file") from None
+        except gdown.FileURLRetrievalError as error:
+            in_demand = any(words in str(error).lower() for words in ("too many users", "quota"))
+            raise SourceFailed(QUOTA if in_demand else NOT_SHARED) from None
+        except gdown.DownloadError as error:
+            if "byte range" in str(error):  # there is nothing to continue after what has arrived
+                _drop(target)
+            raise TryAgain(f"gdown: {str(error).splitlines()[0].rstrip('.')}") from None
+        except exceptions.HTTPError as error:
+            answer = f"Google Drive answered {error.response.status_code} {error.response.reason}"
+            if error.response.status_code in BUSY:
+                raise TryAgain(answer) from None
+            raise SourceFailed(answer) from None
+        except (exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
+            raise TryAgain(f"the connection to Google Drive was cut ({error})") from None
+        except exceptions.RequestException as error:
+            raise TryAgain(f"no answer from Google Drive ({error})", dead=True) from None
+        except (AssertionError, KeyError, TypeError, ValueError) as error:
+            raise SourceFailed(f"gdown does not understand what Google Drive answers ({error!r})") from None
+        finally:
+            timer.cancel()
+
+
+def _watch(
+    bar: Progress, target: Path, name: str, size: int | None, timer: threading.Timer
+) -> Callable[[int, int | None], None]:
+    """What is done whenever bytes arrive; what it raises ends the download."""
+
+    def watch(received: int, total: int | None) -> None:
+        timer.cancel()
+        if bar.total is None and total is not None:
+            if size is not None and total != size:
+                raise SourceFailed(f"expected {size} bytes, the file on Google Drive has {total}")
+            check_space(total - received, target, f"Downloading {name}")
+            bar.total = total
+        if size is not None and received > size:
+            _drop(target)
+            raise SourceFailed(f"it sends more than the expected {size} bytes")
+        bar.update(received - bar.n)
+
+    return watch
+
+
+def _parts(target: Path) -> list[Path]:
+    """What gdown has begun to write, the largest first."""
+    known = len(target.name) + 8 + len(".part")
+    found = [path for path in target.parent.iterdir() if path.name.startswith(target.name) and len(path.name) == known]
+    return sorted(found, key=lambda path: -path.stat().st_size)
+
+
+def _arrived(target: Path) -> int:
+    return max((path.stat().st_size for path in [*_parts(target), target] if path.exists()), default=0)
+
+
+def _drop(target: Path) -> None:
+    for path in _parts(target):
+        path.unlink()
+
+
+def _tidy(target: Path, size: int | None) -> None:
+    """gdown refuses to choose among several files, to continue a complete one, and does not know what is too long."""
+    for number, path in enumerate(_parts(target)):
+        if number or (size is not None and path.stat().st_size > size):
+            path.unlink()
+        elif path.stat().st_size == size:
+            path.replace(target)
+
+
+def from_huggingface(source: dict, part: Path, size: int | None, checked: bool, patience: Patience) -> bool:
+    """A file of a repository on the Hugging Face hub, or on the mirror that ``HF_ENDPOINT`` names.
+
+    huggingface_hub knows the address and the user's log-in; the bytes go the way of all other downloads, because its
+    own begin anew when a process was killed.
+    """
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers
+
+    repository, kind = source["huggingface"], source.get("repo_type", "dataset")
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    try:
+        url = hf_hub_url(repository, source["file"], repo_type=kind, revision=source.get("revision"), endpoint=endpoint)
+        headers = {key.title(): value for key, value in build_hf_headers(library_name="recheck").items()}
+        return download(url, part, size=size, checked=checked, headers=headers, patience=patience)
+    except SourceFailed as error:
+        if error.status not in (401, 403):
+            raise
+        page = f"{endpoint}/{'datasets/' if kind == 'dataset' else ''}{repository}"
+        raise SourceFailed(
+            f"{error}: accept the terms of {page} in a browser, then `hf auth login` or set HF_TOKEN", error.status
+        ) from None
+    except ValueError as error:
+        raise SourceFailed(f"not a name on the Hugging Face hub ({error})") from None

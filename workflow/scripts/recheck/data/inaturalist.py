@@ -1,0 +1,70 @@
+"""iNaturalist 2021, the small training set ("mini"): 500,000 photos of 10,000 species, 50 of each.
+
+The label is the number before the first underscore of a species' folder, which is the category's id in train_mini.json;
+the super-label is the supercategory (Birds, Fungi, …). Images are in the order of their paths, so that those of a
+species lie side by side.
+"""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from recheck.data import annotations
+from recheck.errors import UserError
+
+LIST = "train_mini.json"
+KEPT = {"images", "annotations", "categories", "id", "image_id", "category_id", "file_name", "name", "supercategory"}
+
+
+def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
+    """The index from train_mini.json."""
+    path = annotations.find(LIST, [images, downloads], dataset)
+    listed, categories = _read(path)
+    listed["label"] = _labels(listed, path)
+    rows = listed.join(categories, on="category_id")
+    lost = rows[rows["class_name"].isna()]
+    if len(lost):
+        raise UserError(f"{path} has no category {lost['category_id'].iloc[0]}, but {len(lost)} images of it.")
+    top = {name.split("/")[0] for name in rows["path"]}
+    present = {f"{folder}/{name}" for folder in top for name in annotations.images_below(images / folder)}
+    annotations.compare(rows["path"], present, path, images, dataset)
+    rows = rows.sort_values("path", ignore_index=True)
+    return annotations.index(rows[["path", "label", "class_name", "super_label"]])
+
+
+def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row an image, and one a category. Only what is used is kept while reading: the file has 200 MB."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            content = json.load(file, object_hook=lambda found: {key: found[key] for key in KEPT & found.keys()})
+        pictures = pd.DataFrame(content["images"])[["id", "file_name"]]
+        given = pd.DataFrame(content["annotations"])[["image_id", "category_id"]]
+        kinds = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not the list of iNaturalist ({error}): restore it and run again.") from None
+    annotations.unique(pictures, "id", path)
+    annotations.unique(given, "image_id", path)
+    annotations.unique(kinds, "id", path)
+    for left, right, what in (
+        (pictures["id"], given["image_id"], "image without a category"),
+        (given["image_id"], pictures["id"], "category of an image that it does not list"),
+    ):
+        lost = left[~left.isin(right)]
+        if len(lost):
+            raise UserError(f"{path} has {len(lost)} × {what}: {annotations.some(lost)}.")
+    listed = pictures.merge(given, left_on="id", right_on="image_id").rename(columns={"file_name": "path"})
+    kinds = kinds.rename(columns={"name": "class_name", "supercategory": "super_label"})
+    return listed[["path", "category_id"]], kinds.set_index("id")
+
+
+def _labels(listed: pd.DataFrame, path: Path) -> pd.Series:
+    folder = listed["path"].str.split("/").str[-2]
+    number = folder.str.extract(r"^(\d+)_", expand=False)
+    wrong = listed[number.isna() | (number.fillna("-1").astype("int64") != listed["category_id"])]
+    if len(wrong):
+        row = wrong.iloc[0]
+        raise UserError(
+            f"{path} gives {row['path']} the category {row['category_id']}, but the number of its folder is another."
+        )
+    return number.astype("int64")

@@ -1,0 +1,61 @@
+"""In-Shop (DeepFashion): 52,712 photos of 7,982 pieces of clothing.
+
+The rows of list_eval_partition.txt in their order; labels are consecutive numbers in the order in which an item first
+appears, and the role is the official one: train, query or gallery.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from recheck.data import annotations
+from recheck.errors import UserError
+
+LIST = "list_eval_partition.txt"
+ROLES = ("train", "query", "gallery")
+FOLDERS = (".", "Img", "In-shop Clothes Retrieval Benchmark", "In-shop Clothes Retrieval Benchmark/Img")
+
+
+def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
+    """The index from the official partition."""
+    path = annotations.find(LIST, [downloads, images, images / "Eval", images / "Anno"], dataset)
+    table = annotations.read_rows(path, ["path", "item", "role"], skip=2)
+    _check(path, table)
+    home = _home(images)
+    present = {f"img/{name}" for name in annotations.images_below(home / "img")}
+    annotations.compare(table["path"], present, path, home, dataset)
+    below = home.relative_to(images).as_posix()
+    return pd.DataFrame(
+        {
+            "path": table["path"] if below == "." else below + "/" + table["path"],
+            "label": pd.factorize(table["item"])[0],
+            "class_name": table["item"],
+            "super_label": table["path"].str.split("/").str[1:3].str.join("/"),
+            "role": table["role"],
+        }
+    )
+
+
+def _check(path: Path, table: pd.DataFrame) -> None:
+    count = path.read_text(encoding="utf-8").split(maxsplit=1)[0]
+    if count != str(len(table)):
+        raise UserError(
+            f"{path} has {len(table)} rows, but its first line says {count}: it is damaged, restore it and run again."
+        )
+    unknown = table[~table["role"].isin(ROLES)]
+    if len(unknown):
+        raise UserError(f"{path}: {unknown['path'].iloc[0]} is '{unknown['role'].iloc[0]}', not {', '.join(ROLES)}.")
+
+
+def _home(images: Path) -> Path:
+    """Where the folder `img` is."""
+    for folder in FOLDERS:
+        if (images / folder / "img").is_dir():
+            return images / folder
+    high = next((images / folder for folder in FOLDERS if (images / folder / "img_highres").is_dir()), None)
+    if high is not None:
+        raise UserError(
+            f"{high}/img_highres has the images in high resolution, but the benchmark is on those of img.zip "
+            "(256 pixels): unpack img.zip instead."
+        )
+    raise UserError(f"The folder img of In-Shop is missing below {images}: unpack img.zip there.")
