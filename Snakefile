@@ -23,7 +23,7 @@ rule all:
         study_pages(config["study"]),
 
 
-for name in STUDY_FILES:
+for name in TARGETS:
 
     rule:
         name:

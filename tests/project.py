@@ -30,7 +30,7 @@ protocol:
     train: [{random_resized_crop: {size: 32, scale: [0.6, 1.0], ratio: [0.75, 1.333]}}]
     eval: [{center_crop: {size: 32}}]
   model:
-    backbone: {name: timm/test_resnet, weights: none}
+    backbone: {name: "small_net:SmallNet", weights: none}
     head: {class: Linear, dim: 16}
   sampler: {class: MPerClass, batch: 8, per_class: 2, length: 64}
   optimisers:
@@ -77,6 +77,7 @@ class Project:
                 shutil.copy(source, target)
         project = cls(folder)
         make_glyphs(folder / "glyphs", classes, per_class)
+        shutil.copy(Path(__file__).with_name("small_net.py"), folder)
         project.write("config/datasets/glyphs.yaml", DATASET)
         project.write("config/studies/letters.yaml", STUDY)
         project.edit("config/config.yaml", "study: quickstart", "study: letters")

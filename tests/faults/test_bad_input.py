@@ -14,6 +14,8 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
     ("arguments", "sentence"),
     [
         (["leters"], "There is no study 'leters'; did you mean 'letters'?"),
+        (["leters_so_far"], "There is no study 'leters_so_far'; did you mean 'letters_so_far'?"),
+        (["letters_published"], "config/studies/letters.yaml names no 'published' values"),
         (["--config", "study=leters"], "There is no study 'leters'; did you mean 'letters'?"),
         (["--config", "methods=[tripplet]"], "has no method 'tripplet'; did you mean 'triplet'?"),
         (["results/letters/glyphs/tripplet/seed0/separated.json"], "no method 'tripplet'; did you mean 'triplet'?"),
@@ -54,7 +56,13 @@ def test_command_line(fresh, arguments, sentence):
             "studies/letters",
             "label: Triplet",
             "label: Triplet\n    datasets: {glyph: {loss: {margin: 0.5}}}",
-            "the study has no dataset 'glyph'; did you mean 'glyphs'?",
+            "method 'triplet' has no hyper-parameters for 'glyphs', only for glyph: add 'methods.triplet",
+        ),
+        (
+            "studies/letters",
+            "loss: {class: ProxyNCALoss}",
+            "loss: {class: TripletMarginLoss}\n    miner: {class: MultiSimilarityMiner}",
+            "method 'proxy_nca': the miner 'MultiSimilarityMiner' looks for images of the same class",
         ),
         ("studies/letters", ", folds: 2}", "}", "key 'folds' is missing in 'protocol.split'"),
         ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
@@ -68,6 +76,32 @@ def test_files(fresh, file, old, new, sentence):
     assert sentence in output
     assert f"config/{file.split('/')[0]}" in output
     assert "Traceback" not in output
+
+
+def test_a_study_with_the_name_of_a_variant(fresh):
+    fresh.write("config/studies/letters_so_far.yaml", fresh.read("config/studies/letters.yaml"))
+    output = fresh.fail("--cores", "1")
+    assert "letters_so_far.yaml: 'letters_so_far' is a target of study 'letters' already; rename the file." in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("documents: []", "'documents'"),
+        ("document: []", "unknown key 'document'; did you mean 'documents'?"),
+        ("documents: [{source: A, values: {glyphs: {triplet: {seperated: {P@1: 1}}}}}]", "did you mean 'separated'?"),
+        ("documents: [{source: A, values: {glyphs: {triplet: {separated: {P@1: 59 %}}}}}]", "must be of type number"),
+        ("documents: [{source: A, values: {letters: {}}}]", "so that there is nothing to quote"),
+    ],
+)
+def test_published_values_that_are_not_what_they_should_be(fresh, text, sentence):
+    fresh.write("resources/published/letters.yaml", text)
+    fresh.edit("config/studies/letters.yaml", "title: Letters", "title: Letters\npublished: letters.yaml")
+    output = fresh.fail("--cores", "1", "letters_published")
+    assert sentence in output and "published/letters.yaml" in output
+    assert "Traceback" not in output
+    assert not fresh.path("results").exists()
 
 
 @pytest.mark.parametrize(

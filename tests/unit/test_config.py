@@ -44,6 +44,40 @@ def load(tmp_path, change):
         ("class: MultiSimilarityMiner", "class: MultiSimMiner", "unknown class 'MultiSimMiner' in 'miner'"),
         ("    loss: {class: TripletMarginLoss, margin: 0.1}\n", "", "has no 'loss'"),
         ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
+        (
+            "label: Triplet\n",
+            "label: Triplet\n    datasets: {cub200: {loss: {margin: 0.2}}}\n",
+            "method 'triplet' has no hyper-parameters for 'emoji', only for cub200: add "
+            "'methods.triplet.datasets.emoji', or set 'datasets.emoji.tuned_as' to one of these",
+        ),
+        (
+            "miner: {class: MultiSimilarityMiner, epsilon: 0.1}",
+            "miner: {class: MultiSimilarityMiner, epsilon: 0.1}\n    sampler: {per_class: 1}",
+            "method 'multi_similarity': the miner 'MultiSimilarityMiner' looks for images of the same class, but the "
+            "sampler 'MPerClass' does not put them into a batch",
+        ),
+        (
+            "miner: {class: MultiSimilarityMiner, epsilon: 0.1}",
+            "miner: {class: MultiSimilarityMiner, epsilon: 0.1}\n    sampler: {class: Shuffled, batch: 32}",
+            "but the sampler 'Shuffled' does not put them into a batch",
+        ),
+        (
+            "loss: {class: TripletMarginLoss, margin: 0.1}",
+            "loss: {class: WithinPairLoss, sharpness: 32, loss: {class: TripletMarginLoss}}",
+            "the loss 'WithinPairLoss' needs several views: add 'forward: {class: MultiView, …}'",
+        ),
+        (
+            "loss: {class: TripletMarginLoss, margin: 0.1}",
+            "loss: {class: TripletMarginLoss}\n    forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}",
+            "the loss 'TripletMarginLoss' takes one view of an image: put it inside '{class: WithinPairLoss, loss: …}'",
+        ),
+        (
+            "miner: {class: MultiSimilarityMiner, epsilon: 0.1}",
+            "miner: {class: MultiSimilarityMiner}\n    forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}",
+            "a miner can't look at several views",
+        ),
+        ("title:", "base: nowhere\ntitle:", "'base' names no other study 'nowhere'"),
+        ("title:", "base: mine\ntitle:", "'base' names no other study 'mine'"),
         ("title:", "seeds: [1]\ntitle:", "key 'seeds' appears twice"),
         ("folds: 4}", "fold: 4}", "unknown key 'fold' in 'protocol.split'; did you mean 'folds'?"),
         (", folds: 4}", "}", "key 'folds' is missing in 'protocol.split'"),
@@ -132,6 +166,44 @@ def test_training_settings_do_not_depend_on_what_is_only_shown(study):
     changed["protocol"]["evaluation"]["table"] = ["RP"]
     before, after = (config.training_part(config.resolve(s, "emoji", "triplet")) for s in (study, changed))
     assert before == after
+
+
+def test_hyper_parameters_of_another_dataset(tmp_path):
+    tuned = "datasets: {cub200: {loss: {margin: 0.2}, optimisers: {head: {lr: 0.5}}}}"
+    study = load(
+        tmp_path,
+        lambda text: text.replace("classes: {every: 4}", "tuned_as: cub200").replace(
+            "label: Triplet\n", f"label: Triplet\n    {tuned}\n"
+        ),
+    )
+    triplet = config.resolve(study, "emoji", "triplet")
+    assert triplet["loss"] == {"class": "TripletMarginLoss", "margin": 0.2}
+    assert triplet["optimisers"]["head"] == {"class": "Adam", "lr": 0.5}
+    assert "tuned_as" not in triplet
+    assert config.resolve(study, "emoji", "arcface")["optimisers"]["head"]["lr"] == 1e-3
+
+
+def test_a_study_with_a_base_changes_protocol_and_methods_and_replaces_the_rest(tmp_path, study):
+    own = tmp_path / "small.yaml"
+    own.write_text(
+        "base: quickstart\ntitle: Small\nseeds: [7]\ndatasets: {emoji: {classes: {first: 40}}}\n"
+        "protocol: {sampler: {batch: 8}, transforms: {eval: [{center_crop: {size: 32}}]}}\n"
+        "methods: {triplet: {loss: {margin: 0.7}}, other: {label: Other, loss: {class: TripletMarginLoss}}}\n",
+        encoding="utf-8",
+    )
+    small = config.load_study("small", {"small": own, "quickstart": QUICKSTART})
+    assert small["title"] == "Small" and small["seeds"] == [7] and small["name"] == "small"
+    assert list(small["methods"]) == [*study["methods"], "other"]
+    assert small["methods"]["triplet"]["loss"] == {"class": "TripletMarginLoss", "margin": 0.7}
+    assert small["methods"]["arcface"] == study["methods"]["arcface"]
+    assert small["datasets"] == {"emoji": {"classes": {"first": 40}}}
+    assert small["protocol"]["sampler"] == {**study["protocol"]["sampler"], "batch": 8}
+    assert small["protocol"]["transforms"]["eval"] == [{"center_crop": {"size": 32}}]
+    assert small["protocol"]["transforms"]["train"] == study["protocol"]["transforms"]["train"]
+    deeper = tmp_path / "deeper.yaml"
+    deeper.write_text("base: small\n", encoding="utf-8")
+    with pytest.raises(UserError, match="which has a base itself; name that one, 'quickstart'"):
+        config.load_study("deeper", {"deeper": deeper, "small": own, "quickstart": QUICKSTART})
 
 
 def test_restricting_to_methods_and_seeds(study):

@@ -105,10 +105,25 @@ def test_one_seed_shows_folds_and_several_show_intervals(files):
 
 def test_a_published_value_is_a_hollow_mark_at_its_place(files):
     quoted = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 61.0}}}})
-    drawn = draw_metrics(files, quoted=quoted)
-    hollow = [line for line in drawn.axes[0].lines if line.get_markerfacecolor() == "white"]
-    assert [list(line.get_xdata()) for line in hollow] == [[61.0]]
+    drawn = draw_metrics(files, quoted=[quoted])
+    assert hollow_of(drawn) == [61.0]
     assert "published (quoted)" in legend_of(drawn)
+    other = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 59.0}}}})
+    assert hollow_of(draw_metrics(files, quoted=[quoted, other, quoted])) == [61.0, 59.0]
+
+
+def hollow_of(drawn):
+    return [line.get_xdata()[0] for line in drawn.axes[0].lines if line.get_markerfacecolor() == "white"]
+
+
+def test_a_figure_of_published_values_alone_says_so_and_shows_nothing_else(files):
+    quoted = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 61.0}}}})
+    shown = {"dataset": "emoji", "labels": LABELS, "views": VIEWS, "metrics": ["P@1"], "reference": "pretrained"}
+    drawn = figures.metrics(summary().iloc[:0], folds().iloc[:0], quoted=[quoted], **shown, **files)
+    assert "nothing was measured here" in drawn.get_suptitle()
+    assert len(drawn.axes[0].lines) == 1 and hollow_of(drawn) == [61.0]
+    assert legend_of(drawn) == VIEWS
+    assert all(handle.get_markerfacecolor() == "white" for handle in drawn.legends[0].legend_handles)
 
 
 def test_a_method_without_results_keeps_its_row(files):
@@ -150,6 +165,23 @@ def test_the_mean_curve_ends_where_the_first_fold_stops(files):
     axis = next(axis for axis in drawn.axes if axis.get_title() == "Triplet")
     mean = next(line for line in axis.lines if line.get_linewidth() == 2)
     assert max(mean.get_xdata()) == 60
+
+
+def test_a_run_is_a_fold_or_with_several_seeds_a_fold_of_a_seed(files):
+    frame = histories()
+    assert "one run (a fold)" in legend_of(draw_curves(files, frame))
+    both = pd.concat([frame, frame.assign(seed=1)])
+    assert "one run (a fold of a seed)" in legend_of(draw_curves(files, both))
+
+
+def test_a_loss_that_falls_far_is_drawn_to_a_logarithmic_scale(files):
+    frame = histories()
+    frame.loc[(frame["method"] == "triplet") & (frame["epoch"] == 1), "loss"] = 40.0
+    drawn = draw_curves(files, frame, reference="pretrained")
+    far, near = (axis for axis in drawn.axes if axis.get_xlabel() == "step")
+    assert (far.get_yscale(), near.get_yscale()) == ("log", "linear")
+    drawn.canvas.draw()
+    assert not any("$" in label.get_text() for label in far.get_yticklabels())
 
 
 def test_without_a_selection_metric_only_losses_are_drawn(files):

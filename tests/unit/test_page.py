@@ -12,6 +12,7 @@ import pytest
 from glyphs import make_glyphs
 from PIL import Image
 
+from recheck import targets
 from recheck.data.index import read_index
 from recheck.data.packed import pack
 from recheck.errors import UserError
@@ -294,6 +295,49 @@ def test_a_broken_history_is_named(tmp_path):
 
 def test_quoted_tables_need_no_results(tmp_path):
     quotes = {"source": "Paper", "values": {"glyphs": {"triplet": {"separated": {"P@1": 12.5}}}}}
-    table = assemble.table(STUDY, "glyphs", assemble.Inputs(published=quotes))
+    quoted = targets.as_variant(STUDY, "published", [quotes])
+    table = assemble.table(quoted, "glyphs", assemble.Inputs(published=quotes))
     assert "12.50" in table.markdown() and "Nothing was measured here" in table.caption
     assert isinstance(table, tables.Table)
+    # so far, the same quotes stand beside rows that have not been run
+    sofar = assemble.table(
+        targets.as_variant(STUDY, "so_far", [quotes]), "glyphs", assemble.Inputs(published=quotes)
+    ).markdown()
+    assert "12.50" in sofar and "not run" in sofar
+
+
+def test_a_page_of_nothing_so_far_says_so(tmp_path):
+    sofar = targets.as_variant(STUDY, "so_far", [])
+    made = assemble.table(sofar, "glyphs", assemble.Inputs())
+    paths = [tmp_path / "letters_so_far" / "glyphs" / f"table.{end}" for end in ("csv", "md")]
+    for path, text in zip(paths, (made.csv(), made.markdown()), strict=True):
+        write_text(path, text)
+    text = assemble.page(sofar, paths, [], [])
+    assert "Nothing has been measured on glyphs yet." in text and text.count("<td") == text.count("not run</td>") + 3
+    assert "snakemake --cores all letters_so_far" in text
+
+
+def test_ranks_are_drawn_from_the_metric_that_selects_checkpoints(files, tmp_path):
+    rows = {
+        method: {view: {"MAP@R": value, "P@1": 1.0} for view in STUDY["views"]}
+        for method, value in (("pretrained", 3.0), ("triplet", 2.0), ("sharp", 1.0))
+    }
+    inputs = assemble.Inputs(evaluations=files[1].evaluations, published={"source": "A", "values": {"glyphs": rows}})
+    drawn = assemble.figure("ranks", STUDY, "glyphs", inputs, tmp_path / "r.png", tmp_path / "r.svg")
+    titles = [axis.get_title() for axis in drawn.axes]
+    assert len(titles) == 2 and all(title.startswith("MAP@R, ") and "n = 3" in title for title in titles)
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["Pretrained", "Triplet", "Sharp eyes"]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "words"),
+    [
+        ({"name": "timm/resnet18", "weights": "none"}, "timm/resnet18 (random weights)"),
+        ({"name": "bn_inception", "weights": "resources/weights/bn-52d.pth"}, "bn_inception (weights bn-52d.pth)"),
+        ({"name": "efficientnet_lite0", "weights": "imagenet"}, "efficientnet_lite0 (imagenet weights)"),
+        ({"name": "mine:network", "weights": "none"}, "mine:network"),
+    ],
+)
+def test_the_caption_says_what_a_backbone_starts_from(backbone, words):
+    study = {**STUDY, "protocol": {**STUDY["protocol"], "model": {"backbone": backbone}}}
+    assert assemble.backbone(study, "glyphs") == words

@@ -180,16 +180,36 @@ def test_seeds_that_are_missing_are_counted():
     for key in values:
         if key[0] == "triplet":
             values[key] = values[key][:2]
-    lines = table(values, seeds=3).markdown().splitlines()
-    assert [cells_of(line)[-1] for line in lines[2:5]] == ["3", "2 of 3", "3"]
+    made = table(values, seeds=3)
+    assert [cells_of(line)[-1] for line in made.markdown().splitlines()[2:5]] == ["3", "2 of 3", "3"]
+    assert "over the seeds in the last column" in made.caption and "over 3 seeds" not in made.caption
 
 
-def test_missing_is_a_dash_and_failed_says_so():
+def test_what_was_not_run_and_what_failed_say_so():
     values = {key: value for key, value in every(usual).items() if key[0] == "pretrained"}
     failed = {("emoji", "ms_miner", view) for view in VIEWS}
-    lines = table(values, failed=failed).markdown().splitlines()
-    assert cells_of(lines[3])[1:] == ["—"] * 5
-    assert cells_of(lines[4])[1:] == ["failed"] * 4 + ["—"]
+    made = table(values, failed=failed)
+    lines = made.markdown().splitlines()
+    assert cells_of(lines[3])[1:] == ["not run"] * 4 + ["0 of 1"]
+    assert cells_of(lines[4])[1:] == ["failed"] * 4 + ["0 of 1"]
+    assert "“not run”: not measured here yet (1 of 3 rows)" in made.caption
+    assert "not run" not in table(every(usual)).caption
+    wide = pd.read_csv(io.StringIO(made.csv())).set_index("method")
+    assert wide["separated_P@1_status"].tolist() == ["measured", "not run", "failed"]
+
+
+def test_a_row_that_was_not_run_keeps_its_published_value_and_has_no_difference():
+    values = {key: value for key, value in every(usual).items() if key[0] != "triplet"}
+    made = table(values, quoted=tables.published(ONE))
+    assert cells_of(made.markdown().splitlines()[3])[1:7] == ["not run", "61.25", "—", "not run", "40.00", "—"]
+    assert r"{\scriptsize 61.25} & {\scriptsize 40.00}" in made.latex()
+
+
+def test_a_table_of_which_nothing_was_run_claims_no_measurement():
+    made = table({}, seeds=3, quoted=tables.published(ONE))
+    assert cells_of(made.markdown().splitlines()[3])[1:4] == ["not run", "61.25", "—"]
+    assert "(3 of 3 rows)" in made.caption
+    assert "interval" not in made.caption and "Bold" not in made.caption
 
 
 def test_a_failed_evaluation_is_told_from_one_that_is_not_there(tmp_path):
@@ -239,18 +259,34 @@ def test_published_values_stand_beside_ours_with_the_difference():
 
 
 def test_two_documents_that_disagree_are_both_given_and_the_first_is_compared():
-    lines = table(every(usual), quoted=tables.published([ONE, TWO])).markdown().splitlines()
+    made = table(every(usual), quoted=tables.published([ONE, TWO]))
+    lines = made.markdown().splitlines()
     assert cells_of(lines[3])[1:7] == ["60.00", "61.25 / 59.00", "−1.25", "40.00", "40.00", "0.00"]
+    assert "quoted from Paper A and Paper B; where they disagree both are given, in this order." in made.caption
+    assert "Δ = measured here − published (the first)." in made.caption
 
 
 def test_a_table_of_quotes_alone_claims_nothing_of_its_own():
     made = tables.render(
-        summary_of({}), "emoji", methods=METHODS, views=VIEWS, metrics=METRICS, quoted=tables.published(ONE)
+        summary_of({}),
+        "emoji",
+        methods=METHODS,
+        views=VIEWS,
+        metrics=METRICS,
+        quoted=tables.published([ONE, TWO]),
+        measured=False,
     )
     head = cells_of(made.markdown().splitlines()[0])
     assert head == ["Method", "Concatenated P@1", "Concatenated MAP@R", "Separated P@1", "Separated MAP@R"]
-    assert "Nothing was measured here" in made.caption
-    assert "Backbone" not in made.caption
+    assert made.caption.startswith("emoji. Nothing was measured here: all values are quoted from Paper A and Paper B;")
+    assert cells_of(made.markdown().splitlines()[3]) == ["Triplet", "**61.25 / 59.00**", "**40.00**", "—", "—"]
+    assert list(pd.read_csv(io.StringIO(made.csv())).columns[:4]) == [
+        "method",
+        "label",
+        "concatenated_P@1_published",
+        "concatenated_P@1_published_2",
+    ]
+    assert "mean" not in made.csv() and "seeds" not in made.csv() and "not run" not in made.latex()
 
 
 def test_the_caption_says_what_where_and_at_which_scale():
@@ -289,13 +325,17 @@ def test_csv_keeps_every_digit_and_explicit_columns():
     assert np.isnan(wide.loc["pretrained", "concatenated_P@1_published"])
 
 
-@pytest.mark.parametrize("quoted", [None, ONE, [ONE, TWO]])
+@pytest.mark.parametrize(
+    ("quoted", "measured"), [(None, True), (ONE, True), ([ONE, TWO], True), (ONE, False), ([ONE, TWO], False)]
+)
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_a_table_read_back_from_its_files_is_the_same(tmp_path, quoted, seeds):
-    values = {key: value for key, value in every(usual, seeds).items() if key[0] != "ms_miner"}
-    made = table(values, seeds=seeds, quoted=tables.published(quoted), failed={("emoji", "ms_miner", "separated")})
-    (tmp_path / "emoji").mkdir()
-    csv, markdown = tmp_path / "emoji" / "table.csv", tmp_path / "emoji" / "table.md"
+def test_a_table_read_back_from_its_files_is_the_same(tmp_path, quoted, measured, seeds):
+    values = {key: value for key, value in every(usual, seeds).items() if key[0] != "ms_miner" and measured}
+    options = {"quoted": tables.published(quoted), "failed": {("emoji", "ms_miner", "separated")} if measured else ()}
+    made = table(values, seeds=seeds, name="quick-emoji", measured=measured, **options)
+    folder = tmp_path / "quick" / "emoji"
+    folder.mkdir(parents=True)
+    csv, markdown = folder / "table.csv", folder / "table.md"
     csv.write_text(made.csv(), encoding="utf-8")
     markdown.write_text(made.markdown(), encoding="utf-8")
     again = tables.read(csv, markdown)
@@ -318,14 +358,48 @@ def test_latex_is_escaped_and_every_row_has_its_cells():
     assert text.isascii()
 
 
-def test_latex_puts_wide_views_below_each_other():
-    metrics = ["P@1", "RP", "MAP@R"]
-    values = {(m, v, metric): [0.5] for m in METHODS for v in VIEWS for metric in metrics}
-    quotes = {"source": "A", "values": {"emoji": {m: {v: dict.fromkeys(metrics, 1.0) for v in VIEWS} for m in METHODS}}}
-    assert table(values, metrics=metrics).latex().count(r"\begin{tabular}") == 1
-    wide = table(values, metrics=metrics, quoted=tables.published(quotes)).latex()
-    assert wide.count(r"\begin{tabular}{lrrrrrrrrrr}") == 2
-    assert wide.count(r"\caption") == 1
+def latex_rows(text):
+    """The cells of every line of the body; a line that is no row is a command of booktabs."""
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    return [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in body if line != r"\addlinespace"]
+
+
+def test_latex_puts_what_was_published_below_our_value_in_the_same_column():
+    made = table(every(usual), quoted=tables.published([ONE, TWO]))
+    rows = [[cell.strip() for cell in row] for row in latex_rows(made.latex())]
+    ours = next(number for number, row in enumerate(rows) if row[0] == "Triplet")
+    assert rows[ours][1:3] == ["60.00", "40.00"]
+    assert rows[ours + 1][:3] == ["", r"{\scriptsize 61.25 ($-1.25$)}", r"{\scriptsize 40.00 ($0.00$)}"]
+    # the second document has a line of its own, where it disagrees and nowhere else
+    assert rows[ours + 2][:3] == ["", r"{\scriptsize / 59.00}", ""]
+    assert rows[ours + 3][0].startswith("MS")
+    assert rows[1][1] == r"{\scriptsize ---}"
+    assert "Below each value, smaller" in made.latex() and "Below each value" not in made.markdown()
+
+
+QUOTED = {"measured": False, "quoted": tables.published([ONE, TWO])}
+
+
+@pytest.mark.parametrize("options", [{}, {"quoted": tables.published(ONE)}, QUOTED])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_latex_is_whole_and_every_line_has_as_many_cells_as_columns(options, seeds):
+    values = {} if options.get("measured") is False else every(usual, seeds)
+    text = table(values, seeds=seeds, **options).latex()
+    assert re.findall(r"\\begin\{(.+?)\}", text) == ["table*", "tabular"]
+    assert re.findall(r"\\end\{(.+?)\}", text) == ["tabular", "table*"]
+    bare = re.sub(r"\\[{}]", "", text)
+    depths = np.cumsum([{"{": 1, "}": -1}.get(character, 0) for character in bare])
+    assert depths.min() >= 0 and depths[-1] == 0
+    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+    columns = re.search(r"\\begin\{tabular\}\{(l(r+))\}", text)[1]
+    # views side by side, a column for each metric: the published layout
+    assert len(columns) == 1 + len(VIEWS) * len(METRICS) + ("measured" not in options)
+    assert {len(row) for row in latex_rows(text)} == {len(columns)}
+    assert text.isascii()
+
+
+def test_latex_labels_tell_studies_apart():
+    assert r"\label{tab:mlrc-published-cub200}" in table(every(usual), name="mlrc_published-cub200").latex()
 
 
 def test_html_is_a_real_table_with_escaped_text():

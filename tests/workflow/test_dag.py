@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 from safetensors.numpy import load_file
 
@@ -149,20 +150,75 @@ def test_a_new_image_is_noticed(project):
     assert planned["train"] == 5
 
 
-def test_published_numbers_stand_beside_ours(project):
-    project.write(
-        "resources/published/letters.yaml",
-        """
-        documents:
-          - source: Letters (2020)
-            values: {glyphs: {triplet: {concatenated: {MAP@R: 12.34}}}}
-        """,
-    )
+def quote(project, rows="triplet: {concatenated: {MAP@R: 12.34}}"):
+    """Give the study published values."""
+    source = f"documents:\n  - source: Letters (2020)\n    values: {{glyphs: {{{rows}}}}}\n"
+    project.write("resources/published/letters.yaml", source)
     project.edit("config/studies/letters.yaml", "title: Letters", "title: Letters\npublished: letters.yaml")
+
+
+def test_published_numbers_stand_beside_ours(project):
+    quote(project)
     assert set(project.planned()) == {"table", "figure", "page", "all"}
     project.succeed("--cores", "2", "--", "results/letters/glyphs/table.md")
     table = project.read("results/letters/glyphs/table.md")
     assert "12.34" in table and "Letters (2020)" in table
+
+
+def test_three_published_rows_are_also_compared_by_rank(project):
+    rows = (f"{method}: {{separated: {{MAP@R: {value}}}}}" for method, value in (("pretrained", 9), ("triplet", 8)))
+    quote(project, ", ".join([*rows, "proxy_nca: {separated: {MAP@R: 7}}"]))
+    assert project.planned()["figure"] == 6
+    project.succeed("--cores", "2", "--", "results/letters/figures/glyphs_ranks.png")
+    assert project.path("results/letters/figures/glyphs_ranks.svg").stat().st_size > 5000
+
+
+def test_published_values_alone_need_no_image_and_no_run(fresh):
+    quote(fresh)
+    shutil.rmtree(fresh.path("glyphs"))
+    jobs = {"table": 1, "figure": 1, "page": 1, "letters_published": 1}
+    assert fresh.planned("letters_published") == jobs
+    fresh.succeed("--cores", "1", "letters_published")
+    table = fresh.read("results/letters_published/glyphs/table.md")
+    assert "Triplet" in table and "12.34" in table and "Nothing was measured here" in table and "ProxyNCA" not in table
+    page = fresh.read("results/letters_published/index.html")
+    assert "<h1>Letters – published values only, nothing measured here</h1>" in page
+    assert not fresh.path("results/letters").exists() and not fresh.path("resources/datasets").exists()
+    assert fresh.planned("letters_published") == {}
+    fresh.edit("resources/published/letters.yaml", "12.34", "12.43")
+    assert fresh.planned("letters_published") == jobs
+
+
+def test_so_far_shows_what_is_there_and_makes_nothing_else(project, finished):
+    row = "results/letters/glyphs/proxy_nca"
+    shutil.rmtree(project.path(row))
+    project.edit("config/studies/letters.yaml", "margin: 0.1", "margin: 0.2")
+    jobs = {"table": 1, "figure": 3, "page": 1, "letters_so_far": 1}
+    assert project.planned("letters_so_far") == jobs
+    project.succeed("--cores", "2", "letters_so_far")
+    lines = project.read("results/letters_so_far/glyphs/table.md").splitlines()
+    cells = {line.split("|")[1].strip(): line for line in lines if line.startswith("|")}
+    assert cells["ProxyNCA"].count("not run") == 6 and "0 of 1" in cells["ProxyNCA"]
+    assert "not run" not in cells["Triplet"]
+    assert "30 test images" in lines[-1] and "(1 of 3 rows)" in lines[-1]
+    assert "Letters – so far" in project.read("results/letters_so_far/index.html")
+    assert not project.path(row).exists()
+    assert project.planned("letters_so_far") == {}
+    # what is new is noticed
+    project.write(f"{row}/seed0/separated.json", finished.read(f"{row}/seed0/separated.json"))
+    assert project.planned("letters_so_far") == jobs
+
+
+def test_so_far_of_nothing_is_a_page_that_says_so(fresh):
+    assert fresh.planned("letters_so_far") == {"table": 1, "page": 1, "letters_so_far": 1}
+    fresh.succeed("--cores", "1", "letters_so_far")
+    assert "Nothing has been measured on glyphs yet." in fresh.read("results/letters_so_far/index.html")
+    assert not fresh.path("results/letters").exists() and not fresh.path("resources/datasets").exists()
+
+
+def test_a_variant_is_never_trained(project):
+    output = project.fail("--dry-run", "results/letters_so_far/glyphs/triplet/seed0/fold0/model.safetensors")
+    assert "No rule to produce" in output or "MissingRuleException" in output
 
 
 def test_snakemakes_own_report_has_the_captions(finished):

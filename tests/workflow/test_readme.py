@@ -39,6 +39,10 @@ def test_snakemake_commands_plan_the_quickstart(fresh, command):
     fresh.edit("config/config.yaml", "study: letters", "study: quickstart")
     arguments = shlex.split(command)[1:]
     output = fresh.succeed(*arguments, *([] if "--dry-run" in arguments else ["--dry-run"]))
+    if arguments[-1].endswith(("_published", "_so_far")):
+        assert re.search(r"^page +1$", output, re.MULTILINE), output
+        assert not re.search(r"^(fetch|train) ", output, re.MULTILINE), output
+        return
     trained = {"methods": 4, "seeds": 63}
     expected = next((count for key, count in trained.items() if f"{key}=" in command), 21)
     assert re.search(rf"^train +{expected}$", output, re.MULTILINE), output

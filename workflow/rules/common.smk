@@ -11,12 +11,13 @@ from snakemake.cli import parse_args
 from snakemake.logging import logger
 
 from recheck import config as settings
+from recheck import targets
 from recheck.data.resize import resize_slug
 from recheck.errors import UserError, nearest
+from recheck.files import fingerprint
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
-FIGURES = settings.FIGURES
 RESOURCES = workflow.pathvars.get("resources")
 RESULTS = workflow.pathvars.get("results")
 GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
@@ -29,7 +30,7 @@ wildcard_constraints:
     seed=r"\d+",
     fold=r"\d+",
     view="separated|concatenated",
-    figure="|".join(FIGURES),
+    figure="|".join(targets.FIGURES),
     resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
 
 
@@ -46,15 +47,34 @@ def for_users(function):
     return wrapper
 
 
+# Every study and its variants (<study>_published, <study>_so_far), which only the rules of report.smk know.
+TARGETS = for_users(targets.targets)(STUDY_FILES)
+
+
 @cache
 @for_users
 def study_of(name):
+    """A study or one of its variants."""
+    base, variant = TARGETS.get(name, (name, None))
+    if variant:
+        return targets.as_variant(study_of(base), variant, published_of(base))
     study = settings.load_study(name, STUDY_FILES)
     for key in ("seeds", "methods"):
         study = settings.restrict(study, key, config.get(key))
     for dataset in study["datasets"]:
         dataset_of(dataset, STUDY_FILES[name])
     return study
+
+
+@cache
+@for_users
+def published_of(target):
+    """The documents a study is compared with; none if it names no file."""
+    study = study_of(TARGETS[target][0])
+    if not study.get("published"):
+        return []
+    path = Path(workflow.basedir, "resources", "published", study["published"])
+    return targets.for_methods(settings.load_published(path), study)
 
 
 @cache
@@ -91,13 +111,17 @@ def check_request():
             raise UserError(
                 f"{STUDY_FILES[name]}: a study's name is a target, so it must be a plain word other than {RESERVED}."
             )
-    targets = requested_targets()
-    for target in targets - set(RESERVED):
-        if target not in STUDY_FILES and target.isidentifier() and not os.path.exists(target):
+    requested = requested_targets()
+    for target in requested - set(RESERVED) - set(TARGETS):
+        study = target.removesuffix(f"_{targets.PUBLISHED}")
+        if study != target and study in STUDY_FILES:
+            study_of(study)  # says what is wrong with a file that can't be read
+            raise UserError(f"{STUDY_FILES[study]} names no 'published' values, so there are none to show.")
+        if target.isidentifier() and not os.path.exists(target):
             raise UserError(
-                f"There is no study '{target}'; {nearest(target, STUDY_FILES)} (config/studies/*.yaml)."
+                f"There is no study '{target}'; {nearest(target, TARGETS)} (config/studies/*.yaml)."
             )
-    for name in (targets & set(STUDY_FILES)) or {config["study"]}:
+    for name in (requested & set(TARGETS)) or {config["study"]}:
         study_of(name)
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
@@ -171,12 +195,12 @@ def study_pages(study):
     return f"<results>/{study}/index.html"
 
 
-def evaluations(wildcards):
+def evaluations(study, dataset):
     return [
-        f"<results>/{wildcards.study}/{wildcards.dataset}/{method}/seed{seed}/{view}.json"
-        for method in study_of(wildcards.study)["methods"]
-        for seed in study_of(wildcards.study)["seeds"]
-        for view in study_of(wildcards.study)["views"]
+        f"<results>/{study}/{dataset}/{method}/seed{seed}/{view}.json"
+        for method in study_of(study)["methods"]
+        for seed in study_of(study)["seeds"]
+        for view in study_of(study)["views"]
     ]
 
 
@@ -290,65 +314,102 @@ def listing_of(dataset):
 # What the rules of report.smk ask for
 
 
-@cache
-@for_users
-def published_of(study):
-    """The numbers a study is compared with; none if it names no file."""
-    file = study_of(study).get("published")
-    if file is None:
-        return None
-    return settings.read_yaml(Path(workflow.basedir, "resources", "published", file))["documents"]
+def needed(files):
+    """What a job waits for: all that `files` lists for a study, nothing for its variants, which show what there is."""
+    return lambda wildcards: {} if TARGETS[wildcards.study][1] else files(wildcards.study, wildcards)
 
 
-def all_runs(file):
+def found(files):
+    """What of it is there for <study>_so_far. None for a study itself, whose files are inputs.
+
+    Not inputs, because Snakemake would make those, or make them again, and would not let two run at once. The stamp
+    changes whenever a file does, so that the next call notices.
+    """
+
+    def look(wildcards):
+        study, variant = TARGETS[wildcards.study]
+        if variant is None:
+            return None
+        there = existing(files(study, wildcards)) if variant == targets.SO_FAR else {}
+        stats = [(path, os.stat(path)) for paths in there.values() for path in paths]
+        stamp = fingerprint([[path, about.st_size, about.st_mtime_ns] for path, about in stats])
+        return {**there, "stamp": stamp}
+
+    return look
+
+
+def existing(files):
+    """The files that are there, by the same names."""
+    places = {name: [workflow.pathvars.apply(path) for path in paths] for name, paths in files.items()}
+    return {name: [path for path in paths if os.path.exists(path)] for name, paths in places.items()}
+
+
+def table_files(study, wildcards):
+    return {
+        "evaluations": evaluations(study, wildcards.dataset),
+        "index": [f"<resources>/datasets/{wildcards.dataset}/images.csv"],
+        "split": [f"<results>/{study}/{wildcards.dataset}/split.json"],
+    }
+
+
+def figure_files(study, wildcards):
+    """Only what a figure shows, so that it is made as soon as that is there."""
+    dataset, figure = wildcards.dataset, wildcards.figure
+    files = {"evaluations": evaluations(study, dataset)}
+    if figure == "curves":
+        files["histories"] = run_files(study, dataset, "history.csv")
+        files["runs"] = run_files(study, dataset, "run.json")
+    if figure in ("map", "gallery"):
+        folder = packed(study, dataset, next(iter(study_of(study)["methods"])))
+        files["embeddings"] = shown_embeddings(study, dataset)
+        files["index"] = [f"<resources>/datasets/{dataset}/images.csv"]
+        files["split"] = [f"<results>/{study}/{dataset}/split.json"]
+        files["pack"] = [f"{folder}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")]
+    return files
+
+
+def page_files(study, wildcards):
+    datasets = study_of(study)["datasets"]
+    return {"runs": [path for dataset in datasets for path in run_files(study, dataset, "run.json")]}
+
+
+def run_files(study, dataset, file):
     """The named file of every run of a study on a dataset."""
     pattern = f"<results>/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fold}}/{file}"
-    return lambda wildcards: runs(wildcards.study, wildcards.dataset, pattern)
+    return runs(study, dataset, pattern)
 
 
-def shown_embeddings(wildcards):
+def shown_embeddings(study, dataset):
     """Maps and galleries show the first seed."""
-    study = study_of(wildcards.study)
     return [
         path
-        for method in study["methods"]
+        for method in study_of(study)["methods"]
         for path in folds_of(
-            wildcards.study,
-            wildcards.dataset,
+            study,
+            dataset,
             method,
-            study["seeds"][0],
+            study_of(study)["seeds"][0],
             "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embeddings.safetensors",
         )
     ]
 
 
-def figure_inputs(wildcards):
-    """Only what a figure shows, so that it is made as soon as that is there."""
-    inputs = {"evaluations": evaluations(wildcards)}
-    if wildcards.figure == "curves":
-        inputs["histories"] = all_runs("history.csv")(wildcards)
-        inputs["runs"] = all_runs("run.json")(wildcards)
-    if wildcards.figure in ("map", "gallery"):
-        folder = packed(
-            wildcards.study,
-            wildcards.dataset,
-            next(iter(study_of(wildcards.study)["methods"])),
-        )
-        inputs["embeddings"] = shown_embeddings(wildcards)
-        inputs["index"] = f"<resources>/datasets/{wildcards.dataset}/images.csv"
-        inputs["split"] = f"<results>/{wildcards.study}/{wildcards.dataset}/split.json"
-        inputs["pack"] = [f"{folder}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")]
-    return inputs
+def figures_of(target, dataset):
+    """The figures that a target has of a dataset: those that can be drawn from what is, or will be, there."""
+    study, variant = TARGETS[target]
+    measured = study_of(study)["methods"]
+    if variant == targets.SO_FAR:
+        there = existing({"evaluations": evaluations(study, dataset)})["evaluations"]
+        measured = {Path(path).parts[-3] for path in there}
+    return targets.figures_of(study_of(target), dataset, measured, published_of(study))
 
 
 def study_figures(kind):
-    return lambda wildcards: expand(
-        "<results>/{study}/figures/{dataset}_{figure}.{kind}",
-        study=wildcards.study,
-        dataset=study_of(wildcards.study)["datasets"],
-        figure=FIGURES,
-        kind=kind,
-    )
+    return lambda wildcards: [
+        f"<results>/{wildcards.study}/figures/{dataset}_{figure}.{kind}"
+        for dataset in study_of(wildcards.study)["datasets"]
+        for figure in figures_of(wildcards.study, dataset)
+    ]
 
 
 def study_tables(wildcards):
@@ -358,9 +419,3 @@ def study_tables(wildcards):
         dataset=study_of(wildcards.study)["datasets"],
         kind=("md", "csv", "tex"),
     )
-
-
-def study_runs(wildcards):
-    pattern = "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/run.json"
-    datasets = study_of(wildcards.study)["datasets"]
-    return [path for dataset in datasets for path in runs(wildcards.study, dataset, pattern)]

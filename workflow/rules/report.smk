@@ -9,9 +9,7 @@ localrules:
 
 rule table:
     input:
-        evaluations=evaluations,
-        index="<resources>/datasets/{dataset}/images.csv",
-        split="<results>/{study}/{dataset}/split.json",
+        unpack(needed(table_files)),
     output:
         md=report(
             "<results>/{study}/{dataset}/table.md",
@@ -26,6 +24,8 @@ rule table:
         "<logs>/{study}/{dataset}/table.log",
     benchmark:
         "<logs>/{study}/{dataset}/table.tsv"
+    wildcard_constraints:
+        study="|".join(TARGETS),
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -35,6 +35,7 @@ rule table:
     params:
         study=lambda wildcards: study_of(wildcards.study),
         published=lambda wildcards: published_of(wildcards.study),
+        found=found(table_files),
     message:
         "Table of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -43,7 +44,7 @@ rule table:
 
 rule figure:
     input:
-        unpack(figure_inputs),
+        unpack(needed(figure_files)),
     output:
         png=report(
             "<results>/{study}/figures/{dataset}_{figure}.png",
@@ -57,6 +58,8 @@ rule figure:
         "<logs>/{study}/figures/{dataset}_{figure}.log",
     benchmark:
         "<logs>/{study}/figures/{dataset}_{figure}.tsv"
+    wildcard_constraints:
+        study="|".join(TARGETS),
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -66,6 +69,7 @@ rule figure:
     params:
         study=lambda wildcards: study_of(wildcards.study),
         published=lambda wildcards: published_of(wildcards.study),
+        found=found(figure_files),
     message:
         "Figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -74,10 +78,10 @@ rule figure:
 
 rule page:
     input:
+        unpack(needed(page_files)),
         tables=study_tables,
         figures=study_figures("png"),
         vectors=study_figures("svg"),
-        runs=study_runs,
     output:
         report(
             "<results>/{study}/index.html",
@@ -89,6 +93,8 @@ rule page:
         "<logs>/{study}/page.log",
     benchmark:
         "<logs>/{study}/page.tsv"
+    wildcard_constraints:
+        study="|".join(TARGETS),
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -97,6 +103,7 @@ rule page:
         runtime=10,
     params:
         study=lambda wildcards: study_of(wildcards.study),
+        found=found(page_files),
     message:
         "Page of {wildcards.study}"
     script:

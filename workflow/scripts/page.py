@@ -2,9 +2,10 @@
 
 from recheck.files import write_text
 from recheck.job import job
-from recheck.report.assemble import page
+from recheck.report.assemble import Inputs, page
 
 with job(snakemake):
     source = snakemake.input
-    text = page(snakemake.params.study, source.tables, [*source.figures, *source.vectors], source.runs)
+    runs = Inputs.of(snakemake.params.found or source).runs
+    text = page(snakemake.params.study, source.tables, [*source.figures, *source.vectors], runs)
     write_text(snakemake.output[0], text)

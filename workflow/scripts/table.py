@@ -5,13 +5,7 @@ from recheck.job import job
 from recheck.report.assemble import Inputs, table
 
 with job(snakemake):
-    source = snakemake.input
-    inputs = Inputs(
-        evaluations=source.evaluations,
-        split=source.get("split"),
-        index=source.get("index"),
-        published=snakemake.params.get("published"),
-    )
+    inputs = Inputs.of(snakemake.params.found or snakemake.input, snakemake.params.published)
     made = table(snakemake.params.study, snakemake.wildcards.dataset, inputs)
     write_text(snakemake.output.md, made.markdown())
     write_text(snakemake.output.csv, made.csv())

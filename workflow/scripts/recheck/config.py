@@ -25,6 +25,7 @@ TRAINING_KEYS = (
     "model",
     "transforms",
     "sampler",
+    "forward",
     "loss",
     "miner",
     "optimisers",
@@ -33,7 +34,10 @@ TRAINING_KEYS = (
     "selection",
     "precision",
 )
-FIGURES = ("metrics", "curves", "recall", "map", "gallery")
+
+
+# What a study says of a row or a dataset that is no setting of its runs.
+NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -196,20 +200,62 @@ def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
     if name not in paths:
         raise UserError(f"There is no study '{name}'; {nearest(name, paths)} (config/studies/*.yaml).")
     path = paths[name]
-    study = read_yaml(path)
+    study = _with_base(read_yaml(path), path, paths)
     validate(study, "study", path)
     study = {"name": name, "views": ["concatenated", "separated"], **study}
     study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
-    for method, row in study["methods"].items():
-        for dataset in row.get("datasets", {}):
-            if dataset not in study["datasets"]:
-                known = nearest(dataset, study["datasets"])
-                raise UserError(
-                    f"{path}, method '{method}', 'datasets': the study has no dataset '{dataset}'; {known}."
-                )
+    for method in study["methods"]:
         for dataset in study["datasets"]:
+            _check_tuned(study, dataset, method, path)
             _check_run(resolve(study, dataset, method), study["views"], f"{path}, method '{method}'")
     return study
+
+
+def published_file(name: str, paths: dict[str, Path]) -> str | None:
+    """The file of published numbers that a study names.
+
+    None also for a study that can't be read: what is wrong with it is said when it is asked for, not before.
+    """
+    try:
+        return _with_base(read_yaml(paths[name]), paths[name], paths).get("published")
+    except UserError:
+        return None
+
+
+def load_published(path: str | Path) -> list[dict[str, Any]]:
+    """The documents of a file of published numbers."""
+    found = read_yaml(path)
+    validate(found, "published", path)
+    return found["documents"]
+
+
+def _with_base(study: dict[str, Any], path: Path, paths: dict[str, Path]) -> dict[str, Any]:
+    """A study that says `base: <study>` is that study with changes: protocol and methods key by key, the rest whole."""
+    if not isinstance(study.get("base"), str):
+        return study
+    name = study["base"]
+    if name not in paths or paths[name] == path:
+        others = [other for other in paths if paths[other] != path]
+        raise UserError(f"{path}: 'base' names no other study '{name}'; {nearest(name, others)}.")
+    base = read_yaml(paths[name])
+    if "base" in base:
+        raise UserError(f"{path}: 'base' is '{name}', which has a base itself; name that one, '{base['base']}'.")
+    merged = {key: merge(base.get(key), study.get(key, {})) for key in ("protocol", "methods")}
+    return {**base, **study, **merged}
+
+
+def _check_tuned(study: dict[str, Any], dataset: str, method: str, path: Path) -> None:
+    """A method with hyper-parameters for some datasets must have them for all: a library's defaults are not tuned."""
+    tuned = study["methods"][method].get("datasets")
+    if tuned is None:
+        return
+    source = study["datasets"][dataset].get("tuned_as", dataset)
+    if source not in tuned:
+        wanted = "" if source == dataset else f" (the '{dataset}' of this study is tuned as '{source}')"
+        raise UserError(
+            f"{path}: method '{method}' has no hyper-parameters for '{source}'{wanted}, only for {', '.join(tuned)}: "
+            f"add 'methods.{method}.datasets.{source}', or set 'datasets.{dataset}.tuned_as' to one of these."
+        )
 
 
 def restrict(study: dict[str, Any], key: str, chosen: list | None) -> dict[str, Any]:
@@ -229,10 +275,11 @@ def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
     """All settings of a method on a dataset: the protocol, then the dataset's, then the method's own."""
     if method not in study["methods"]:
         raise UserError(f"Study '{study['name']}' has no method '{method}'; {nearest(method, study['methods'])}.")
-    row = study["methods"][method]
+    row, own_dataset = study["methods"][method], study["datasets"][dataset]
+    tuned = row.get("datasets", {}).get(own_dataset.get("tuned_as", dataset), {})
     resolved: dict[str, Any] = {}
-    for layer in (study["protocol"], study["datasets"][dataset], row, row.get("datasets", {}).get(dataset, {})):
-        own = {key: value for key, value in layer.items() if key not in ("label", "datasets", "classes")}
+    for layer in (study["protocol"], own_dataset, row, tuned):
+        own = {key: value for key, value in layer.items() if key not in NOT_SETTINGS}
         resolved = merge(resolved, own)
     return resolved
 
@@ -279,7 +326,7 @@ def own_files(configuration: Any) -> list[str]:
         path = Path(configuration)
         if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", configuration):
             path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
-        if path.suffix in (".py", ".safetensors") and path.is_file():
+        if path.suffix in (".py", ".safetensors", ".pth", ".pt") and path.is_file():
             found.add(str(path))
     return sorted(found)
 
@@ -309,11 +356,12 @@ def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
         raise UserError(f"{source}: 'transforms.resize' needs either 'shorter' or 'exact'.")
     for part, library in (("loss", "losses"), ("miner", "miners")):
         name = (resolved.get(part) or {}).get("class")
-        known = _library_classes(library)
+        known = _part_classes(library)
         if name and ":" not in name and known and name not in known:
             raise UserError(f"{source}: unknown class '{name}' in '{part}'; {nearest(name, known)}, or 'module:Class'.")
     if "batch" not in resolved["sampler"]:
         raise UserError(f"{source}: 'sampler' has no 'batch', the number of images in a batch.")
+    _check_batches(resolved, source)
     for view in dict.fromkeys([*views, "concatenated"]):  # maps and galleries show the concatenated view
         if resolved.get("reduction") and view not in resolved["reduction"]["dims"]:
             raise UserError(f"{source}: 'reduction.dims' has no '{view}'.")
@@ -335,11 +383,41 @@ def _check_split(resolved: dict[str, Any], source: str) -> None:
         )
 
 
-def _library_classes(package: str) -> list[str]:
-    """The class names of pytorch-metric-learning's subpackage, read from its source: importing it takes seconds."""
-    spec = importlib.util.find_spec("pytorch_metric_learning")
+def _check_batches(resolved: dict[str, Any], source: str) -> None:
+    """Parts that only make sense together."""
+    sampler, forward = resolved["sampler"], (resolved.get("forward") or {}).get("class")
+    loss, miner = ((resolved.get(part) or {}).get("class") for part in ("loss", "miner"))
+    no_pairs = sampler["class"] == "Shuffled" or (sampler["class"] == "MPerClass" and sampler.get("per_class") == 1)
+    if miner and no_pairs:
+        raise UserError(
+            f"{source}: the miner '{miner}' looks for images of the same class, but the sampler '{sampler['class']}' "
+            "does not put them into a batch; use {class: MPerClass, per_class: 2} or more."
+        )
+    if loss == "WithinPairLoss" and not forward:
+        raise UserError(
+            f"{source}: the loss 'WithinPairLoss' needs several views: add 'forward: {{class: MultiView, …}}'."
+        )
+    if forward == "MultiView" and miner:
+        raise UserError(f"{source}: a miner can't look at several views of an image: remove 'miner' or 'forward'.")
+    if forward == "MultiView" and loss in _library_classes("pytorch_metric_learning", "losses"):
+        raise UserError(
+            f"{source}: the loss '{loss}' takes one view of an image: put it inside "
+            "'{class: WithinPairLoss, loss: …}', or remove 'forward'."
+        )
+
+
+def _part_classes(library: str) -> list[str]:
+    """The names a part may have without a colon: pytorch-metric-learning's, and our own losses."""
+    own = _library_classes("recheck.methods", library) if library == "losses" else []
+    return [*own, *_library_classes("pytorch_metric_learning", library)]
+
+
+def _library_classes(package: str, subpackage: str) -> list[str]:
+    """The class names that a package imports for its users, read from its source: importing it takes seconds."""
+    spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return []
-    source = Path(spec.submodule_search_locations[0], package, "__init__.py").read_text(encoding="utf-8")
+    source = Path(spec.submodule_search_locations[0], subpackage, "__init__.py").read_text(encoding="utf-8")
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    return sorted({alias.asname or alias.name for node in imports for alias in node.names})
+    names = {alias.asname or alias.name for node in imports for alias in node.names}
+    return sorted(name for name in names if name[0].isupper())

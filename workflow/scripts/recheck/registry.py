@@ -42,7 +42,7 @@ def build(spec: dict[str, Any], modules: list[ModuleType], what: str, **context:
     them and the part does not set them. A nested part (a distance, a reducer, a regulariser) is built first.
     """
     cls = find(spec["class"], modules, what)
-    arguments = {key: _nested(value, what) for key, value in spec.items() if key != "class"}
+    arguments = {key: _nested(value, modules, what, context) for key, value in spec.items() if key != "class"}
     accepted = _accepted(cls)
     for key in arguments:
         if key not in accepted:
@@ -65,9 +65,5 @@ def _accepted(cls: Any) -> set[str]:
     return names
 
 
-def _nested(value: Any, what: str) -> Any:
-    if isinstance(value, dict) and "class" in value:
-        from pytorch_metric_learning import distances, reducers, regularizers
-
-        return build(value, [distances, reducers, regularizers], what)
-    return value
+def _nested(value: Any, modules: list[ModuleType], what: str, context: dict[str, Any]) -> Any:
+    return build(value, modules, what, **context) if isinstance(value, dict) and "class" in value else value

@@ -6,7 +6,8 @@ A transform is a list of steps from a protocol's YAML, for example::
     - horizontal_flip: {p: 0.5}
 
 All randomness comes from the generator that is passed with the image, so that an augmentation is a function
-of (seed, epoch, position). Distributions are torchvision's. Normalising belongs to the backbones.
+of (seed, epoch, position). Results and distributions are torchvision's; it is not imported, because that alone takes
+as long as a short run. Normalising belongs to the backbones.
 """
 
 import inspect
@@ -16,16 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms.v2 import functional
+from torch.nn.functional import interpolate, pad
 
 from recheck.errors import UserError, nearest
 
 Step = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
-INTERPOLATIONS = {
-    mode.value: mode for mode in (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationMode.NEAREST)
-}
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 
 
 class Compose:
@@ -47,23 +45,31 @@ class Resize:
     def __init__(self, shorter: int | None = None, exact: list[int] | None = None, interpolation: str = "bilinear"):
         if (shorter is None) == (exact is None):
             raise UserError("The transform 'resize' needs either `shorter` or `exact`.")
-        self.size = (
-            [_whole("resize", "shorter", shorter)] if exact is None else _pair("resize", "exact", exact, whole=True)
-        )
+        self.shorter = None if shorter is None else _whole("resize", "shorter", shorter)
+        self.exact = None if exact is None else _pair("resize", "exact", exact, whole=True)
         self.interpolation = _mode("resize", interpolation)
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        return functional.resize(pixels, self.size, self.interpolation, antialias=True)
+        size = self.exact
+        if size is None:
+            least = min(pixels.shape[-2:])
+            size = [self.shorter * side // least for side in pixels.shape[-2:]]
+        return _resized(pixels, size, self.interpolation)
 
 
 class CenterCrop:
     """The middle square; an image that is smaller is padded with black."""
 
     def __init__(self, size: int):
-        self.size = [_whole("center_crop", "size", size)] * 2
+        self.size = _whole("center_crop", "size", size)
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        return functional.center_crop(pixels, self.size)
+        missing = [max(0, self.size - side) for side in pixels.shape[-2:]]
+        if any(missing):
+            (top, left), (bottom, right) = ([m // 2 for m in missing], [(m + 1) // 2 for m in missing])
+            pixels = pad(pixels, (left, right, top, bottom))
+        top, left = (round((side - self.size) / 2) for side in pixels.shape[-2:])
+        return pixels[:, top : top + self.size, left : left + self.size]
 
 
 class RandomResizedCrop:
@@ -94,7 +100,7 @@ class RandomResizedCrop:
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         top, left, height, width = self.box(*pixels.shape[-2:], generator)
         crop = pixels[:, top : top + height, left : left + width]
-        return functional.resize(crop, self.size, self.interpolation, antialias=True)
+        return _resized(crop, self.size, self.interpolation)
 
 
 class HorizontalFlip:
@@ -138,6 +144,13 @@ def _step(name: str, options: dict | None) -> Step:
     return STEPS[name](**options)
 
 
+def _resized(pixels: torch.Tensor, size: list[int], mode: str) -> torch.Tensor:
+    smooth = {} if mode == "nearest" else {"align_corners": False, "antialias": True}
+    if list(pixels.shape[-2:]) == size:
+        return pixels
+    return interpolate(pixels[None], size=size, mode=mode, **smooth)[0]
+
+
 def _uniform(low: float, high: float, generator: torch.Generator) -> float:
     return low + (high - low) * torch.rand((), generator=generator, dtype=torch.float64).item()
 
@@ -166,7 +179,7 @@ def _pair(step: str, key: str, value: Any, whole: bool = False) -> list:
     return [_whole(step, key, part) for part in value] if whole else [float(part) for part in value]
 
 
-def _mode(step: str, name: str) -> InterpolationMode:
+def _mode(step: str, name: str) -> str:
     if name not in INTERPOLATIONS:
         raise UserError(f"The transform '{step}' has no interpolation '{name}': {nearest(str(name), INTERPOLATIONS)}.")
-    return INTERPOLATIONS[name]
+    return name

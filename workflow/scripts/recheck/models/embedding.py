@@ -1,11 +1,13 @@
 """The model every run trains: images as bytes in, embeddings out."""
 
+import functools
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -28,7 +30,10 @@ class Identity(nn.Identity):
 
 
 class EmbeddingModel(nn.Module):
-    """Backbone and head. It takes uint8 RGB images and normalises them itself, so that it happens exactly once."""
+    """Backbone and head.
+
+    It takes uint8 RGB images, and orders their channels and normalises them itself, so that it happens exactly once.
+    """
 
     def __init__(self, spec: dict[str, Any], load_weights: bool = True):
         super().__init__()
@@ -36,9 +41,13 @@ class EmbeddingModel(nn.Module):
         self.backbone = backbone.network
         self.head = build(spec["head"], [sys.modules[__name__]], "head", features=backbone.features)
         self.dim = spec["head"].get("dim", backbone.features)
+        self.bgr = backbone.channel_order == "bgr"
         self.frozen_batch_norm = spec.get("batch_norm", "trained") == "frozen"
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, -1, 1, 1), persistent=False)
+        if rate := spec.get("channel_dropout", 0):
+            first = _first_convolution(self.backbone, spec["backbone"]["name"])
+            first.register_forward_hook(functools.partial(_drop_channels, rate))
         self.to(memory_format=torch.channels_last)
 
     def train(self, mode: bool = True) -> "EmbeddingModel":
@@ -51,8 +60,21 @@ class EmbeddingModel(nn.Module):
         return self
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        normalised = (images.float() - self.mean) / self.std
+        ordered = images.flip(1) if self.bgr else images
+        normalised = (ordered.float() - self.mean) / self.std
         return self.head(self.backbone(normalised.contiguous(memory_format=torch.channels_last)))
+
+
+def _first_convolution(backbone: nn.Module, name: str) -> nn.Module:
+    for module in backbone.modules():
+        if isinstance(module, nn.Conv2d):
+            return module
+    raise UserError(f"'channel_dropout' needs a convolution, and backbone '{name}' has none.")
+
+
+def _drop_channels(rate: float, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    """A hook, so that no module is added and the names of the weights stay; each image loses channels of its own."""
+    return F.dropout2d(output, rate, module.training)
 
 
 def save_model(path: str | Path, weights: dict[str, torch.Tensor], spec: dict[str, Any], data: dict[str, str]) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from recheck.config import FIGURES, resolve
+from recheck.config import resolve
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
 from recheck.evaluation.search import Search, neighbours
 from recheck.files import read_json
-from recheck.report import figures, gallery, results, tables
+from recheck.report import figures, gallery, ranks, results, tables
 from recheck.report import page as pages
+from recheck.targets import FIGURES, PUBLISHED, SO_FAR
 
 QUERIES, NEIGHBOURS = 6, 8
 # The captions of `snakemake --report`: the page says the same, from the same files.
@@ -37,6 +38,13 @@ class Inputs:
     pack: str | Path | None = None
     published: Any = field(default=None)
 
+    @classmethod
+    def of(cls, files: Mapping[str, Sequence[str]], published: Any = None) -> "Inputs":
+        """From the lists of files by name that a job was given (Snakemake's inputs, or a dictionary)."""
+        lists = {name: list(files.get(name, [])) for name in ("evaluations", "histories", "runs", "embeddings")}
+        split, index, pack = (next(iter(files.get(name, [])), None) for name in ("split", "index", "pack"))
+        return cls(**lists, split=split, index=index, pack=pack and Path(pack).parent, published=published)
+
 
 def labels(study: Mapping[str, Any]) -> dict[str, str]:
     return {key: (method or {}).get("label", key) for key, method in study["methods"].items()}
@@ -54,18 +62,29 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         views=study["views"],
         metrics=_settings(study, dataset)["evaluation"]["table"],
         seeds=len(study["seeds"]),
+        name=f"{study['name']}-{dataset}",
         failed=results.failures(evaluations),
         quoted=tables.published(inputs.published),
         facts=facts,
         backbone=backbone(study, dataset),
         scale=scale(study, dataset),
+        measured=study.get("variant") != PUBLISHED,
     )
 
 
 def backbone(study: Mapping[str, Any], dataset: str) -> str:
     """All backbones of the rows, usually one, with their weights."""
     specs = [resolve(study, dataset, method)["model"]["backbone"] for method in study["methods"]]
-    return ", ".join(dict.fromkeys(f"{spec['name']} ({spec.get('weights', 'no')} weights)" for spec in specs))
+    return ", ".join(dict.fromkeys(spec["name"] + _weights(spec) for spec in specs))
+
+
+def _weights(spec: Mapping[str, Any]) -> str:
+    """What a network starts from, for readers: a file by its name, since its folder says nothing elsewhere."""
+    weights = spec.get("weights", "none")
+    if weights == "none":
+        # only a user's own function knows what it starts from
+        return "" if ":" in spec["name"] else " (random weights)"
+    return f" (weights {Path(weights).name})" if Path(weights).suffix else f" ({weights} weights)"
 
 
 def scale(study: Mapping[str, Any], dataset: str) -> str:
@@ -106,12 +125,24 @@ def figure(
     summary = results.summarise(results.read_evaluations(inputs.evaluations))
     if name == "recall":
         return figures.recall(summary, views=study["views"], **common)
+    if name == "ranks":
+        metric = lead_metric(study, dataset)
+        rows = tables.frame(
+            summary,
+            dataset,
+            methods=labels(study),
+            views=study["views"],
+            metrics=[metric],
+            quoted=tables.published(inputs.published),
+        )
+        titles = {view: figures.view_label(view, summary) for view in study["views"]}
+        return ranks.draw(rows, views=titles, metric=metric, **files)
     return figures.metrics(
         summary,
         results.read_folds(inputs.evaluations),
         views=study["views"],
         metrics=_settings(study, dataset)["evaluation"]["table"],
-        quoted=next(iter(tables.published(inputs.published)), None),
+        quoted=tables.published(inputs.published),
         **common,
     )
 
@@ -228,6 +259,8 @@ def _section(
 ) -> pages.Section:
     reference = results.untrained_method(study, dataset)
     headline = tables.headline(own.frame, lead_metric(study, dataset), study["views"][0], reference)
+    if study.get("variant") == SO_FAR and own.frame["mean"].isna().all():
+        headline = f"Nothing has been measured on {dataset} yet."
     shown = []
     for kind in pages.TITLES:
         png, svg = (drawn.get(f"{dataset}_{kind}.{suffix}") for suffix in ("png", "svg"))

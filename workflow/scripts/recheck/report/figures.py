@@ -11,14 +11,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from recheck.report.style import BLUE, COLOURS, FAINT, GREY, INK, MARKERS, VERMILLION, note, plt, save, series, styled
+from recheck.report.style import (
+    BLUE,
+    COLOURS,
+    FAINT,
+    GREY,
+    INK,
+    MARKERS,
+    VERMILLION,
+    VIEW_STYLES,
+    note,
+    plt,
+    save,
+    series,
+    striped,
+    styled,
+)
 from recheck.report.tables import Published
 
-VIEW_STYLES = ({"color": BLUE, "marker": "o"}, {"color": VERMILLION, "marker": "s"})
 PANELS_A_ROW = 4
-RECALL_LINES = 10
+RECALL_LINES, LOG_LOSS = 10, 30
+PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 MAP_IMAGES, MAP_CLASSES, MAP_TILE, LEGEND_COLUMNS = 2500, 11, 0.17, 4
 
 
@@ -33,7 +48,7 @@ def metrics(
     png: str | Path,
     svg: str | Path,
     reference: str | None = None,
-    quoted: Published | None = None,
+    quoted: Sequence[Published] = (),
     title: str = "",
 ) -> Figure:
     """One panel a metric, one line a method: every view with its interval, its folds, and the published value."""
@@ -61,34 +76,36 @@ def metrics(
                         row + (number - (len(views) - 1) / 2) * 0.34,
                         part.loc[method] if method in part.index else None,
                         own.loc[own["method"] == method, "value"],
-                        quoted.value(dataset, method, view, metric) if quoted else math.nan,
+                        [document.value(dataset, method, view, metric) for document in quoted],
                         VIEW_STYLES[number],
                     )
             axis.set_title(metric)
             axis.set_xlabel("percent")
             axis.xaxis.set_major_locator(MaxNLocator(5))
-            axis.grid(axis="y", visible=False)
-            axis.tick_params(axis="y", length=0)
-            for row in range(1, len(methods), 2):
-                axis.axhspan(row - 0.5, row + 0.5, color="#f5f6f8", zorder=0, lw=0)
+            striped(axis, len(methods))
         axes[0, 0].set_yticks(range(len(methods)), list(labels.values()))
-        axes[0, 0].set_ylim(len(methods) - 0.5, -0.5)
-        handles = _view_handles(views, summary, labels.get(reference) if reference else None)
-        handles += [handle for kind, handle in _mark_handles().items() if kind in kinds]
+        named = labels.get(reference) if reference in set(summary["method"]) else None
+        handles = _view_handles(views, summary, named)
+        if summary.empty and quoted:
+            title = title or "Published values, quoted: nothing was measured here"
+            for handle in handles:
+                handle.set(markerfacecolor="white", markeredgewidth=1.2)
+        else:
+            handles += [handle for kind, handle in _mark_handles().items() if kind in kinds]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
         figure.suptitle(title or None, fontsize=11, fontweight="bold")
         return save(figure, png, svg)
 
 
 def _marks(
-    axis: Axes, y: float, row: pd.Series | None, folds: pd.Series, quote: float, style: Mapping[str, str]
+    axis: Axes, y: float, row: pd.Series | None, folds: pd.Series, quotes: Sequence[float], style: Mapping[str, str]
 ) -> set[str]:
     """A view of a method on one metric; returns which kinds of marks it took, for the legend.
 
     Single folds are shown where there is no interval to tell how much a value varies.
     """
     kinds = set()
-    if not math.isnan(quote):
+    for quote in dict.fromkeys(value for value in quotes if not math.isnan(value)):
         kinds.add("published")
         axis.plot(quote, y, style["marker"], mfc="white", mec=style["color"], mew=1.2, ms=8, zorder=2)
     if row is None:
@@ -120,7 +137,7 @@ def _reference_line(number: int) -> dict[str, object]:
 
 def _view_handles(views: Sequence[str], summary: pd.DataFrame, reference: str | None) -> list[Line2D]:
     handles = [
-        Line2D([], [], ls="", ms=7, label=_view_label(view, summary), **VIEW_STYLES[number])
+        Line2D([], [], ls="", ms=7, label=view_label(view, summary), **VIEW_STYLES[number])
         for number, view in enumerate(views)
     ]
     if reference:
@@ -130,7 +147,8 @@ def _view_handles(views: Sequence[str], summary: pd.DataFrame, reference: str | 
     return handles
 
 
-def _view_label(view: str, summary: pd.DataFrame) -> str:
+def view_label(view: str, summary: pd.DataFrame) -> str:
+    """The view with its dimension, where all methods have the same."""
     dims = summary.loc[summary["view"] == view, "dim"].dropna().unique()
     return f"{view}, {int(dims[0])}-d" if len(dims) == 1 else view
 
@@ -155,7 +173,7 @@ def curves(
     histories = histories[histories["dataset"] == dataset]
     trained = [m for m in labels if m != reference and (histories.loc[histories["method"] == m, "step"] > 0).any()]
     if not trained:
-        return note("No method of this study is trained, so there is no training curve.", png, svg)
+        return note("Nothing was trained here, so there is no training curve.", png, svg)
     bands = math.ceil(len(trained) / PANELS_A_ROW)
     columns = math.ceil(len(trained) / bands)
     if selection not in histories:
@@ -173,7 +191,7 @@ def curves(
             _lines(loss, runs, "loss", 1, INK)
             loss.set_xlabel("step")
             loss.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            loss.yaxis.set_major_locator(MaxNLocator(3))
+            _scale_loss(loss, runs["loss"].dropna())
             titled = loss
             if selection:
                 titled = figure.add_subplot(grid[len(heights) * band, column], sharex=loss, sharey=first)
@@ -186,9 +204,10 @@ def curves(
                 titled.set_ylabel(f"{selection.replace('_', ' ')} (%)" if selection else "loss")
                 loss.set_ylabel("loss")
         colour = BLUE if selection else INK
+        one = "a fold of a seed" if histories["seed"].nunique() > 1 else "a fold"
         handles = [
             Line2D([], [], color=colour, lw=2, label="mean of the runs"),
-            Line2D([], [], color=colour, lw=0.8, alpha=0.5, label="one run (a fold)"),
+            Line2D([], [], color=colour, lw=0.8, alpha=0.5, label=f"one run ({one})"),
         ]
         if selection:
             kept = {"color": VERMILLION, "marker": "D", "ls": "", "ms": 5, "mec": "white"}
@@ -199,8 +218,18 @@ def curves(
         return save(figure, png, svg)
 
 
+def _scale_loss(axis: Axes, losses: pd.Series) -> None:
+    """Logarithmic where a linear scale would show one fall and then a flat line."""
+    if len(losses) and losses.min() > 0 and losses.max() > LOG_LOSS * losses.min():
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(PLAIN)
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.yaxis.set_major_locator(MaxNLocator(3))
+
+
 def _lines(axis: Axes, runs: pd.DataFrame, column: str, scale: float, colour: str) -> None:
-    """Each fold as a thin line, and their mean as far as all of them go."""
+    """Each run as a thin line, and their mean as far as all of them go."""
     runs = runs.dropna(subset=[column])
     for _, run in runs.groupby(["seed", "fold"]):
         axis.plot(run["step"], scale * run[column], color=colour, lw=0.8, alpha=0.45)
@@ -250,9 +279,9 @@ def recall(
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_locator(FixedLocator(ranks))
             axis.xaxis.set_minor_locator(NullLocator())
-            axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.xaxis.set_major_formatter(PLAIN)
             axis.set_xlabel("k (nearest neighbours looked at)")
-            axis.set_title(_view_label(view, part))
+            axis.set_title(view_label(view, part))
         axes[0, 0].set_ylabel("recall@k (%)")
         named = [handle for method, handle in handles.items() if method == reference or method in coloured]
         if len(named) < len(labels):

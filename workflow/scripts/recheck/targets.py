@@ -1,0 +1,106 @@
+"""What can be asked for by name: every study, and two variants of it that never train or download anything.
+
+``<study>_published`` shows the published values alone, ``<study>_so_far`` what has been measured by now. A variant is a
+study like any other, so that the same tables, figures and page are made of it.
+"""
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from recheck.config import published_file
+from recheck.errors import UserError
+
+PUBLISHED, SO_FAR = "published", "so_far"
+FIGURES = ("metrics", "ranks", "curves", "recall", "map", "gallery")
+# Fewer say nothing about an order.
+FEWEST_RANKED = 3
+
+
+def targets(paths: dict[str, Path]) -> dict[str, tuple[str, str | None]]:
+    """The study and the variant (None: the study itself) behind each target, from the files of the studies."""
+    found: dict[str, tuple[str, str | None]] = {name: (name, None) for name in paths}
+    for name in paths:
+        for variant in (PUBLISHED, SO_FAR) if published_file(name, paths) else (SO_FAR,):
+            target = f"{name}_{variant}"
+            if target in paths:
+                raise UserError(f"{paths[target]}: '{target}' is a target of study '{name}' already; rename the file.")
+            found[target] = name, variant
+    return found
+
+
+def as_variant(study: dict[str, Any], variant: str | None, documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """The study as a variant shows it; ``documents`` are the published ones, for its methods."""
+    if variant is None:
+        return study
+    named = {**study, "name": f"{study['name']}_{variant}", "variant": variant}
+    command = f"snakemake --cores all {study['name']}"
+    if variant == SO_FAR:
+        return {
+            **named,
+            "title": f"{study['title']} – so far",
+            "description": (
+                f"The evaluations of study {study['name']} that were there when this page was made, and nothing else; "
+                f"rows and seeds may be missing. “{command}” measures the rest."
+            ),
+        }
+    sources = " and ".join(document["source"] for document in documents)
+    quoted = {
+        **named,
+        "title": f"{study['title']} – published values only, nothing measured here",
+        "description": (
+            f"Nothing was measured here. Every value is quoted from {sources}: what study {study['name']} is compared "
+            f"with. “{command}” measures our own."
+        ),
+        "datasets": _kept(study["datasets"], ([d for d, rows in doc["values"].items() if rows] for doc in documents)),
+    }
+    if not quoted["datasets"]:
+        raise UserError(
+            f"resources/published/{study['published']} has no values of a dataset and method of study "
+            f"'{study['name']}', so that there is nothing to quote."
+        )
+    rows = [document["values"].get(dataset, {}) for document in documents for dataset in quoted["datasets"]]
+    return {**quoted, "methods": _published_rows(_kept(study["methods"], rows))}
+
+
+def _kept(own: dict[str, Any], known: Iterable[Collection[str]]) -> dict[str, Any]:
+    """Those of a study's datasets or methods that a document has values of."""
+    names = {name for part in known for name in part}
+    return {name: value for name, value in own.items() if name in names}
+
+
+def _published_rows(methods: dict[str, Any]) -> dict[str, Any]:
+    """Each published row once, by its own name: methods of ours that are compared with one were not published."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for method, own in methods.items():
+        row = own.get("published_as", method)
+        found.setdefault(row, (method, own if row == method else {**own, "label": row}))
+    return dict(found.values())
+
+
+def for_methods(documents: list[dict[str, Any]], study: dict[str, Any]) -> list[dict[str, Any]]:
+    """The documents with the study's own methods as keys: a row may be published under another (``published_as``)."""
+    rows = {method: (own or {}).get("published_as", method) for method, own in study["methods"].items()}
+    return [
+        {
+            **document,
+            "values": {
+                dataset: {method: values[row] for method, row in rows.items() if row in values}
+                for dataset, values in document["values"].items()
+            },
+        }
+        for document in documents
+    ]
+
+
+def figures_of(
+    study: dict[str, Any], dataset: str, measured: Collection[str], documents: list[dict[str, Any]]
+) -> list[str]:
+    """The figures that can be drawn of a dataset, given the methods that are, or will be, measured."""
+    quoted = {method for document in documents for method in document["values"].get(dataset, {})}
+    variant = study.get("variant")
+    if variant == PUBLISHED or not measured:
+        return ["metrics"] if quoted else []
+    both = {study["methods"][method].get("published_as", method) for method in quoted.intersection(measured)}
+    ranks = ["ranks"] if len(both) >= FEWEST_RANKED else []
+    return ["metrics", *ranks, "curves", "recall", *(["map", "gallery"] if variant is None else [])]
