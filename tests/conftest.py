@@ -1,6 +1,9 @@
 """What tests of every kind share."""
 
 import os
+import shutil
+import ssl
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,3 +54,29 @@ def project(finished, tmp_path) -> Project:
 def fresh(tmp_path) -> Project:
     """A project in which nothing has been made yet."""
     return Project.create(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """For Google's names, made a moment ago and known to nobody else."""
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl: a certificate for a loopback Google Drive can't be made here")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=loopback"
+    names = "subjectAltName=DNS:drive.google.com,DNS:drive.usercontent.google.com"
+    command = [*command.split(), "-addext", names, "-keyout", "key.pem", "-out", "certificate.pem"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "certificate.pem"
+
+
+@pytest.fixture
+def drive(server, certificate, monkeypatch):
+    """The real gdown, whose Google is this machine: a proxy that answers for all hosts."""
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.tls.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, server.url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    return server

@@ -4,8 +4,6 @@ import hashlib
 import io
 import os
 import shutil
-import ssl
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -153,32 +151,6 @@ def test_a_file_that_only_people_can_get(tmp_path, server):
         sources.fetch(file | {"from": [MANUAL, *file["from"]]}, tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
     assert f"No source gave a/file.bin (url {server.url}/gone: the server answered 404 Not" in str(raised.value)
     assert "By hand: on https://example.org/form ask for file.bin (not file_big.bin). Put it" in str(raised.value)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """For Google's names, made a moment ago and known to nobody else."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl: a certificate for a loopback Google Drive can't be made here")
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=loopback"
-    names = "subjectAltName=DNS:drive.google.com,DNS:drive.usercontent.google.com"
-    command = [*command.split(), "-addext", names, "-keyout", "key.pem", "-out", "certificate.pem"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return folder / "certificate.pem"
-
-
-@pytest.fixture
-def drive(server, certificate, monkeypatch):
-    """The real gdown, whose Google is this machine: a proxy that answers for all hosts."""
-    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.tls.load_cert_chain(certificate, certificate.with_name("key.pem"))
-    for name in ("HTTPS_PROXY", "https_proxy"):
-        monkeypatch.setenv(name, server.url)
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
-    return server
 
 
 ID = "1TclrpQOF_ullUP99wk_gjGN8pKvtErG8"

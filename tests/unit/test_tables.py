@@ -185,6 +185,20 @@ def test_seeds_that_are_missing_are_counted():
     assert "over the seeds in the last column" in made.caption and "over 3 seeds" not in made.caption
 
 
+def test_released_checkpoints_have_one_seed_among_rows_of_several():
+    values = every(usual, seeds=3)
+    for key in values:
+        if key[0] == "triplet":
+            values[key] = values[key][:1]
+    made = table(values, seeds=3, released=["triplet"])
+    lines = made.markdown().splitlines()
+    assert [cells_of(line)[-1] for line in lines[2:5]] == ["3", "1", "3"]
+    assert "±" not in lines[3] and "±" in lines[2]
+    assert "over the seeds in the last column (two or more)" in made.caption
+    assert "Rows marked “released” are checkpoints published by others" in made.caption
+    assert "released" not in table(values, seeds=3).caption
+
+
 def test_what_was_not_run_and_what_failed_say_so():
     values = {key: value for key, value in every(usual).items() if key[0] == "pretrained"}
     failed = {("emoji", "ms_miner", view) for view in VIEWS}

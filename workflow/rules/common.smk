@@ -1,5 +1,6 @@
 # No rules here: configuration, the grid of runs, and helpers that the rules share.
 import os
+import re
 import shutil
 import sys
 from functools import cache
@@ -18,6 +19,9 @@ from recheck.files import fingerprint
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
+METHOD = r"[a-z0-9][a-z0-9_-]*"
+# rows whose models are converted, and those that are trained
+RELEASED, TRAINED = rf"{METHOD}{settings.RELEASED}", rf"{METHOD}(?<!{settings.RELEASED})"
 RESOURCES = workflow.pathvars.get("resources")
 RESULTS = workflow.pathvars.get("results")
 GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
@@ -26,7 +30,7 @@ GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
 wildcard_constraints:
     study="|".join(STUDY_FILES) or "none",
     dataset="|".join(DATASET_FILES) or "none",
-    method=r"[a-z0-9][a-z0-9_-]*",
+    method=METHOD,
     seed=r"\d+",
     fold=r"\d+",
     view="separated|concatenated",
@@ -46,6 +50,9 @@ def for_users(function):
 
     return wrapper
 
+
+WEIGHTS = for_users(settings.load_weights)(settings.names_in(["config/weights"]))
+WEIGHT_FILES = {entry["file"]["path"]: entry for entry in WEIGHTS.values()}
 
 # Every study and its variants (<study>_published, <study>_so_far), which only the rules of report.smk know.
 TARGETS = for_users(targets.targets)(STUDY_FILES)
@@ -84,9 +91,9 @@ def dataset_of(name, source="config"):
     return settings.with_distribution(dataset, [drop_folder(name), downloads_folder(name)])
 
 
-def drop_folder(dataset):
-    """Where users put files that they have themselves."""
-    return f"{RESOURCES}/drop/{dataset}"
+def drop_folder(name):
+    """Where users put files that they have themselves: of a dataset, of `weights`, of `released` checkpoints."""
+    return f"{RESOURCES}/drop/{name}"
 
 
 def downloads_folder(dataset):
@@ -96,7 +103,13 @@ def downloads_folder(dataset):
 @cache
 @for_users
 def resolved(study, dataset, method):
-    return settings.resolve(study_of(study), dataset, method)
+    found = settings.resolve(study_of(study), dataset, method)
+    source = f"{STUDY_FILES.get(study, study)}, method '{method}'"
+    return settings.with_weights(found, WEIGHTS, f"{RESOURCES}/weights", source)
+
+
+def run_of(wildcards):
+    return resolved(wildcards.study, wildcards.dataset, wildcards.method)
 
 
 @for_users
@@ -133,12 +146,15 @@ RESERVED = (
     "all",
     "data",
     "fetch",
+    "fetch_weights",
+    "fetch_released",
     "verify",
     "extract",
     "index",
     "pack",
     "split",
     "train",
+    "convert",
     "embed",
     "evaluate",
     "table",
@@ -178,7 +194,7 @@ def runs(study, dataset, pattern):
     return [
         path
         for method in study_of(study)["methods"]
-        for seed in study_of(study)["seeds"]
+        for seed in settings.seeds_of(study_of(study), method)
         for path in folds_of(study, dataset, method, seed, pattern)
     ]
 
@@ -199,7 +215,7 @@ def evaluations(study, dataset):
     return [
         f"<results>/{study}/{dataset}/{method}/seed{seed}/{view}.json"
         for method in study_of(study)["methods"]
-        for seed in study_of(study)["seeds"]
+        for seed in settings.seeds_of(study_of(study), method)
         for view in study_of(study)["views"]
     ]
 
@@ -223,11 +239,22 @@ def state_of(wildcards):
 
 
 def training_of(wildcards):
-    return settings.training_part(resolved(wildcards.study, wildcards.dataset, wildcards.method))
+    return settings.training_part(run_of(wildcards))
+
+
+def weights_of(wildcards):
+    """The file that a backbone starts from, if config/weights has it; its hash is a setting of the run."""
+    backbone = run_of(wildcards)["model"]["backbone"]
+    return backbone["weights"] if "sha256" in backbone else []
+
+
+def own_of(wildcards):
+    """A user's own files that a run is made with; those of config/weights are no user's."""
+    return [file for file in settings.own_files(training_of(wildcards)) if file != weights_of(wildcards)]
 
 
 def evaluation_of(wildcards):
-    return settings.evaluation_part(resolved(wildcards.study, wildcards.dataset, wildcards.method))
+    return settings.evaluation_part(run_of(wildcards))
 
 
 # What the rules of data.smk ask for

@@ -30,6 +30,59 @@ rule fetch:
         "../scripts/fetch.py"
 
 
+rule fetch_weights:
+    output:
+        "<resources>/weights/{file}",
+    log:
+        "<logs>/weights/{file}.log",
+    benchmark:
+        "<logs>/weights/{file}.tsv"
+    wildcard_constraints:
+        file="|".join(map(re.escape, WEIGHT_FILES)) or "none",
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    params:
+        # its content alone: a new mirror or another word in the YAML does not fetch again
+        checksum=lambda wildcards: WEIGHT_FILES[wildcards.file]["file"]["sha256"],
+        yaml=lambda wildcards: WEIGHT_FILES[wildcards.file]["yaml"],
+        drop=drop_folder("weights"),
+    message:
+        "Fetching the weights {wildcards.file}"
+    script:
+        "../scripts/fetch.py"
+
+
+rule fetch_released:
+    output:
+        "<resources>/released/{study}/{dataset}/{method}/released.json",
+    log:
+        "<logs>/{study}/{dataset}/{method}/fetch_released.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/fetch_released.tsv"
+    wildcard_constraints:
+        method=RELEASED,
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=480,
+    params:
+        released=lambda wildcards: run_of(wildcards)["released"],
+        folds=lambda wildcards: settings.folds_of(run_of(wildcards)),
+        drop=lambda wildcards: drop_folder(
+            f"released/{wildcards.study}/{wildcards.dataset}/{wildcards.method}"
+        ),
+    message:
+        "Fetching the released checkpoints of {wildcards.method} on {wildcards.dataset}"
+    script:
+        "../scripts/fetch_released.py"
+
+
 rule verify:
     input:
         dataset_files,

@@ -1,4 +1,4 @@
-# train (one job a run) → embed (once a fold)
+# train (one job a run), or convert what others have trained → embed (once a fold)
 
 
 rule train:
@@ -7,7 +7,8 @@ rule train:
         split="<results>/{study}/{dataset}/split.json",
         pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
         pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
-        own=lambda wildcards: settings.own_files(training_of(wildcards)),
+        own=own_of,
+        weights=weights_of,
     output:
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
         history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
@@ -16,6 +17,8 @@ rule train:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/train.log",
     benchmark:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/train.tsv"
+    wildcard_constraints:
+        method=TRAINED,
     conda:
         "../../envs/train.yaml"
     threads: 8 if GPU else 1
@@ -30,6 +33,35 @@ rule train:
         "Training {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
     script:
         "../scripts/train.py"
+
+
+rule convert:
+    input:
+        released="<resources>/released/{study}/{dataset}/{method}/released.json",
+        split="<results>/{study}/{dataset}/split.json",
+        pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
+    output:
+        model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
+        history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
+        record="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/run.json",
+    log:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/convert.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/convert.tsv"
+    wildcard_constraints:
+        method=RELEASED,
+    conda:
+        "../../envs/train.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        configuration=training_of,
+    message:
+        "Converting the released checkpoint of {wildcards.method} on {wildcards.dataset}, fold {wildcards.fold}"
+    script:
+        "../scripts/convert.py"
 
 
 rule embed:

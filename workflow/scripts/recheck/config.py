@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, relevance
+from referencing import Registry, Resource
 
 from recheck.data.splits import SCHEMES, check_scheme
 from recheck.errors import UserError, nearest
@@ -34,8 +35,11 @@ TRAINING_KEYS = (
     "selection",
     "precision",
 )
-
-
+# What a run is evaluated with that others have trained.
+RELEASED_KEYS = ("model", "transforms", "sampler", "precision")
+# The rows of released checkpoints are known by their names, so that the rule that makes a row is too.
+RELEASED = "_released"
+WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # What a study says of a row or a dataset that is no setting of its runs.
 NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as")
 
@@ -78,10 +82,14 @@ _UniqueKeyLoader.add_implicit_resolver(
 
 def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
     """Check against workflow/schemas/<schema_name>.schema.yaml; the first fault becomes one sentence."""
-    schema = yaml.safe_load((SCHEMAS / f"{schema_name}.schema.yaml").read_text(encoding="utf-8"))
-    errors = list(Draft202012Validator(schema).iter_errors(value))
+    schema = _schema(f"{schema_name}.schema.yaml").contents
+    errors = list(Draft202012Validator(schema, registry=Registry(retrieve=_schema)).iter_errors(value))
     if errors:
         raise UserError(f"{source}: {_sentence(max(errors, key=_telling))}")
+
+
+def _schema(file: str) -> Resource:
+    return Resource.from_contents(yaml.safe_load((SCHEMAS / file).read_text(encoding="utf-8")))
 
 
 def _telling(error: ValidationError) -> tuple:
@@ -195,6 +203,49 @@ def file_of(dataset: dict[str, Any], path: str) -> dict[str, Any]:
     return files[path]
 
 
+def load_weights(paths: dict[str, Path]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The files of config/weights by the backbone and the word that a study names them by."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for path in paths.values():
+        own = read_yaml(path)
+        validate(own, "weights", path)
+        _check_files(own, path)
+        key, file = (own["backbone"], own["weights"]), own["files"][0]
+        if not file.get("sha256") or "extract" in file:
+            raise UserError(
+                f"{path}: '{file['path']}' needs a 'sha256' and no 'extract': runs are tied to its content."
+            )
+        if Path(file["path"]).suffix not in WEIGHTS_SUFFIXES:
+            raise UserError(f"{path}: '{file['path']}' is none of {', '.join(WEIGHTS_SUFFIXES)}.")
+        for other, known in found.items():
+            if other == key or known["file"]["path"] == file["path"]:
+                raise UserError(f"{path}: {known['yaml']} has the same backbone and weights, or the same file.")
+        found[key] = {"file": file, "yaml": str(path)}
+    return found
+
+
+def with_weights(
+    resolved: dict[str, Any], registry: dict[tuple[str, str], dict[str, Any]], folder: str, source: str
+) -> dict[str, Any]:
+    """The settings of a run with the file that its backbone's weights are in, and the file's hash.
+
+    ``{name: bn_inception, weights: imagenet}`` becomes a path and a ``sha256``: another content is another run, another
+    mirror is not. Weights without an entry (a user's file, a package's, timm's, none) stay as they are.
+    """
+    backbone = resolved["model"]["backbone"]
+    name, weights = backbone["name"], backbone["weights"]
+    known = [word for own, word in registry if own == name]
+    if (name, weights) in registry:
+        file = registry[name, weights]["file"]
+        backbone = {**backbone, "weights": f"{folder}/{file['path']}", "sha256": file["sha256"]}
+    elif known and weights != "none" and Path(weights).suffix not in WEIGHTS_SUFFIXES:
+        raise UserError(
+            f"{source}: backbone '{name}' has no weights '{weights}'; {nearest(weights, [*known, 'none'])} "
+            f"(config/weights/*.yaml), or a file ({', '.join(WEIGHTS_SUFFIXES)})."
+        )
+    return {**resolved, "model": {**resolved["model"], "backbone": backbone}}
+
+
 def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
     """A study, checked on its own: shape, spelling of metrics and of the library's class names."""
     if name not in paths:
@@ -207,7 +258,9 @@ def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
     for method in study["methods"]:
         for dataset in study["datasets"]:
             _check_tuned(study, dataset, method, path)
-            _check_run(resolve(study, dataset, method), study["views"], f"{path}, method '{method}'")
+            run, source = resolve(study, dataset, method), f"{path}, method '{method}'"
+            _check_released(run.get("released"), run, method, source)
+            _check_run(run, study["views"], source)
     return study
 
 
@@ -294,7 +347,9 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
-    return {key: resolved[key] for key in TRAINING_KEYS if resolved.get(key) is not None}
+    """What a run's checkpoint depends on, and how images are embedded by it."""
+    keys = RELEASED_KEYS if resolved.get("released") else TRAINING_KEYS
+    return {key: resolved[key] for key in keys if resolved.get(key) is not None}
 
 
 def evaluation_part(resolved: dict[str, Any]) -> dict[str, Any]:
@@ -312,6 +367,11 @@ def folds_of(resolved: dict[str, Any]) -> int:
     return resolved.get("folds") or resolved["split"].get("folds", 1)
 
 
+def seeds_of(study: dict[str, Any], method: str) -> list[int]:
+    """The seeds of a row; checkpoints that others have released are there once."""
+    return study["seeds"][:1] if method.endswith(RELEASED) else study["seeds"]
+
+
 def own_files(configuration: Any) -> list[str]:
     """A user's files that a configuration names: the modules of its `module:Class` and its weights.
 
@@ -326,7 +386,7 @@ def own_files(configuration: Any) -> list[str]:
         path = Path(configuration)
         if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", configuration):
             path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
-        if path.suffix in (".py", ".safetensors", ".pth", ".pt") and path.is_file():
+        if path.suffix in (".py", *WEIGHTS_SUFFIXES) and path.is_file():
             found.add(str(path))
     return sorted(found)
 
@@ -365,8 +425,25 @@ def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
     for view in dict.fromkeys([*views, "concatenated"]):  # maps and galleries show the concatenated view
         if resolved.get("reduction") and view not in resolved["reduction"]["dims"]:
             raise UserError(f"{source}: 'reduction.dims' has no '{view}'.")
-    if resolved["schedule"]["epochs"] > 0 and not resolved.get("loss"):
+    if resolved["schedule"]["epochs"] > 0 and not (resolved.get("loss") or resolved.get("released")):
         raise UserError(f"{source}: trains for {resolved['schedule']['epochs']} epochs but has no 'loss'.")
+
+
+def _check_released(released: dict[str, Any] | None, resolved: dict[str, Any], method: str, source: str) -> None:
+    if (released is not None) != method.endswith(RELEASED):
+        raise UserError(
+            f"{source}: the name of a method ends in '{RELEASED}' if it has 'released' checkpoints, and only then; "
+            "rename it, or give it 'released' on every dataset."
+        )
+    if released is None:
+        return
+    if "layout" not in released:
+        raise UserError(f"{source}: 'released' has no 'layout', how its files are named; known: mlrc.")
+    for part in ("loss", "miner", "forward"):
+        if resolved.get(part):
+            raise UserError(f"{source}: 'released' checkpoints are not trained: remove '{part}'.")
+    if resolved["model"]["head"]["class"] != "Linear":
+        raise UserError(f"{source}: 'released' checkpoints of layout mlrc need 'head: {{class: Linear, dim: …}}'.")
 
 
 def _check_split(resolved: dict[str, Any], source: str) -> None:

@@ -4,9 +4,11 @@ Their packages know the addresses, the confirmations and the log-ins; what they 
 next source is tried) or ``TryAgain`` (this one is).
 """
 
+import contextlib
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recheck.data.download import (
@@ -26,6 +28,11 @@ from recheck.progress import Progress
 
 NOT_SHARED = (
     "Google Drive does not give the file: it was removed, is not shared with everyone, or is in too much demand"
+)
+
+
+NO_FOLDER = (
+    "Google Drive does not show the folder: it was removed, is not shared with everyone, or is in too much demand"
 )
 
 
@@ -51,7 +58,6 @@ def from_gdrive(identifier: str, part: Path, size: int | None, patience: Patienc
 
 def _gdown(identifier: str, target: Path, name: str, size: int | None, patience: Patience) -> None:
     import gdown  # brings an HTML parser: loaded only where it is needed
-    from requests import exceptions
 
     _tidy(target, size)
     if target.exists():
@@ -61,7 +67,7 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, patience:
     timer = threading.Timer(2 * patience.timeout, give_up.set)
     timer.daemon = True
     timer.start()
-    with Progress(initial=_arrived(target), desc=name, unit="B", unit_scale=True) as bar:
+    with _gdown_errors(), Progress(initial=_arrived(target), desc=name, unit="B", unit_scale=True) as bar:
         try:
             gdown.download(
                 id=identifier,
@@ -73,28 +79,63 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, patience:
                 timeout=patience.timeout,
                 cancel=give_up,
             )
-        except gdown.DownloadCancelled:
-            raise SourceFailed("Google Drive only sends pages, and no file") from None
-        except gdown.FileURLRetrievalError as error:
-            in_demand = any(words in str(error).lower() for words in ("too many users", "quota"))
-            raise SourceFailed(QUOTA if in_demand else NOT_SHARED) from None
         except gdown.DownloadError as error:
             if "byte range" in str(error):  # there is nothing to continue after what has arrived
                 _drop(target)
-            raise TryAgain(f"gdown: {str(error).splitlines()[0].rstrip('.')}") from None
-        except exceptions.HTTPError as error:
-            answer = f"Google Drive answered {error.response.status_code} {error.response.reason}"
-            if error.response.status_code in BUSY:
-                raise TryAgain(answer) from None
-            raise SourceFailed(answer) from None
-        except (exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
-            raise TryAgain(f"the connection to Google Drive was cut ({error})") from None
-        except exceptions.RequestException as error:
-            raise TryAgain(f"no answer from Google Drive ({error})", dead=True) from None
-        except (AssertionError, KeyError, TypeError, ValueError) as error:
-            raise SourceFailed(f"gdown does not understand what Google Drive answers ({error!r})") from None
+            raise
         finally:
             timer.cancel()
+
+
+@contextlib.contextmanager
+def _gdown_errors() -> Iterator[None]:
+    """Turn what gdown raises into ``SourceFailed`` or ``TryAgain``."""
+    import gdown
+    from requests import exceptions
+
+    try:
+        yield
+    except gdown.DownloadCancelled:
+        raise SourceFailed("Google Drive only sends pages, and no file") from None
+    except gdown.FileURLRetrievalError as error:
+        in_demand = any(words in str(error).lower() for words in ("too many users", "quota"))
+        raise SourceFailed(QUOTA if in_demand else NOT_SHARED) from None
+    except gdown.DownloadError as error:
+        raise TryAgain(f"gdown: {str(error).splitlines()[0].rstrip('.')}") from None
+    except exceptions.HTTPError as error:
+        answer = f"Google Drive answered {error.response.status_code} {error.response.reason}"
+        if error.response.status_code in BUSY:
+            raise TryAgain(answer) from None
+        raise SourceFailed(answer) from None
+    except (exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
+        raise TryAgain(f"the connection to Google Drive was cut ({error})") from None
+    except exceptions.RequestException as error:
+        raise TryAgain(f"no answer from Google Drive ({error})", dead=True) from None
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise SourceFailed(f"gdown does not understand what Google Drive answers ({error!r})") from None
+
+
+def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:
+    """The ids of all files below a folder of Google Drive by their paths; nothing is downloaded."""
+    found: dict[str, str] = {}
+
+    def look() -> None:
+        import gdown
+
+        with _gdown_errors():
+            try:
+                listed = gdown.download_folder(
+                    id=identifier, quiet=True, use_cookies=False, skip_download=True, timeout=patience.timeout
+                )
+            except gdown.DownloadError as error:
+                status = re.search(r"status code (\d+)", str(error))
+                if status and int(status[1]) in BUSY:
+                    raise
+                raise SourceFailed(NO_FOLDER) from None
+        found.update({Path(file.path).as_posix(): file.id for file in listed})
+
+    persist(look, lambda: 0, f"folder {identifier}", patience)
+    return found
 
 
 def _watch(

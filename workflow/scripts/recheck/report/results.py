@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from recheck.config import resolve
+from recheck.config import RELEASED, resolve
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.views import concatenated
@@ -218,4 +218,5 @@ def split_facts(split: Mapping[str, Any], index: pd.DataFrame) -> dict[str, Any]
 
 def untrained_method(study: Mapping[str, Any], dataset: str) -> str | None:
     """The row that every other is held against: the first method that trains for no epoch at all."""
-    return next((key for key in study["methods"] if not resolve(study, dataset, key)["schedule"]["epochs"]), None)
+    trained_here = [key for key in study["methods"] if not key.endswith(RELEASED)]
+    return next((key for key in trained_here if not resolve(study, dataset, key)["schedule"]["epochs"]), None)

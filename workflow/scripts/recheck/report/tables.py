@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as html_escape
 from pathlib import Path
@@ -72,13 +72,15 @@ def frame(
     seeds: int = 1,
     failed: Iterable[tuple[str, str, str]] = (),
     quoted: Sequence[Published] = (),
+    released: Collection[str] = (),
 ) -> pd.DataFrame:
     """All that a table says, in percent: one row for each method, view and metric, in the study's order.
 
-    ``methods`` maps keys to labels; ``seeds`` is how many were planned. What was not measured is NaN.
+    ``methods`` maps keys to labels; ``seeds`` is how many were planned (of ``released`` checkpoints, one). What was not
+    measured is NaN.
     """
     measured = summary[summary["dataset"] == dataset].set_index(["method", "view", "metric"])
-    failed, rows = set(failed), []
+    failed, released, rows = set(failed), set(released), []
     for method, label in methods.items():
         for view in views:
             for metric in metrics:
@@ -96,7 +98,7 @@ def frame(
                         "mean": mean,
                         "interval": np.nan if found is None else 100 * found["interval"],
                         "seeds": 0 if found is None else int(found["seeds"]),
-                        "planned": seeds,
+                        "planned": 1 if method in released else seeds,
                         "failed": (dataset, method, view) in failed,
                         "published": first,
                         "quotes": tuple(values),
@@ -313,6 +315,7 @@ def caption(
     not_run: str = "",
     sources: Sequence[str] = (),
     measured: bool = True,
+    released: bool = False,
 ) -> str:
     """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted.
 
@@ -341,6 +344,8 @@ def caption(
         parts.append("Measured here with one seed, so without an interval (± appears with two or more).")
     if seeds:
         parts.append("Bold: the best measured here.")
+    if released:
+        parts.append("Rows marked “released” are checkpoints published by others, evaluated here and not trained here.")
     if not_run:
         parts.append(f"“{NOT_RUN}”: not measured here yet ({not_run}).")
     if sources:
@@ -453,13 +458,22 @@ def render(
     backbone: str = "",
     scale: str = "",
     measured: bool = True,
+    released: Collection[str] = (),
 ) -> Table:
     """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()`` and ``.html()``.
 
     ``name`` is what a paper refers to it by; ``measured=False`` is for a table of published values alone.
     """
     rows = frame(
-        summary, dataset, methods=methods, views=views, metrics=metrics, seeds=seeds, failed=failed, quoted=quoted
+        summary,
+        dataset,
+        methods=methods,
+        views=views,
+        metrics=metrics,
+        seeds=seeds,
+        failed=failed,
+        quoted=quoted,
+        released=released,
     )
     here = [document.source for document in quoted if dataset in document.values]
     line = caption(
@@ -471,6 +485,7 @@ def render(
         not_run=_not_run(rows),
         sources=here,
         measured=measured,
+        released=bool(released),
         **(facts or {}),
     )
     return Table(rows, line, name or dataset, measured)

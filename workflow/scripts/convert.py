@@ -1,0 +1,43 @@
+"""A published checkpoint as a run of ours: the same files that training would have left."""
+
+from pathlib import Path
+
+import torch
+
+from recheck.errors import UserError
+from recheck.files import read_json, sha256, write_json
+from recheck.job import job
+from recheck.models.embedding import save_model
+from recheck.models.released import convert_mlrc
+from recheck.training.history import write_history
+from recheck.training.record import data_hashes, machine, run_fingerprint
+
+with job(snakemake):
+    source, wildcards = snakemake.input, snakemake.wildcards
+    configuration = snakemake.params.configuration
+    seed, fold = int(wildcards.seed), int(wildcards.fold)
+    torch.set_num_threads(snakemake.threads)
+    released = read_json(source.released)
+    own = released["folds"][fold]
+    files = {part: Path(source.released).parent / own[part]["file"] for part in ("trunk", "embedder")}
+    for part, path in files.items():
+        if not path.is_file() or sha256(path) != own[part]["sha256"]:
+            raise UserError(f"{path} is gone or was changed: delete {source.released} and run again.")
+    data = data_hashes(source.split, source.pack)
+    weights = convert_mlrc(configuration["model"], files["trunk"], files["embedder"])
+    save_model(snakemake.output.model, weights, configuration["model"], data)
+    write_history(snakemake.output.history, [{"epoch": own["epoch"], "step": None, "loss": None, "source": "released"}])
+    write_json(
+        snakemake.output.record,
+        {
+            **{key: wildcards[key] for key in ("study", "dataset", "method")},
+            "seed": seed,
+            "fold": fold,
+            "fingerprint": run_fingerprint({**configuration, "released": own}, seed, fold, data),
+            "configuration": configuration,
+            "data": data,
+            "released": {key: value for key, value in released.items() if key != "folds"} | own,
+            "best_epoch": own["epoch"],
+            **machine(torch.device("cpu"), snakemake.threads),
+        },
+    )
