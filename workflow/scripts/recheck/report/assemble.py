@@ -51,7 +51,7 @@ def labels(study: Mapping[str, Any]) -> dict[str, str]:
 
 
 def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Table:
-    evaluations = results.read_evaluations(inputs.evaluations)
+    evaluations = _evaluations(study, inputs)
     facts = {}
     if inputs.split and inputs.index:
         facts = results.split_facts(read_json(inputs.split), read_index(inputs.index))
@@ -70,6 +70,10 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         scale=scale(study, dataset),
         measured=study.get("variant") != PUBLISHED,
     )
+
+
+def _evaluations(study: Mapping[str, Any], inputs: Inputs):
+    return results.complete(results.read_evaluations(inputs.evaluations), study["views"])
 
 
 def backbone(study: Mapping[str, Any], dataset: str) -> str:
@@ -122,7 +126,7 @@ def figure(
         column = f"{selection['role']}_{selection['metric']}" if selection.get("role") else None
         chosen = results.chosen_epochs(results.read_runs(inputs.runs))
         return figures.curves(results.read_histories(inputs.histories), selection=column, chosen=chosen, **common)
-    summary = results.summarise(results.read_evaluations(inputs.evaluations))
+    summary = results.summarise(_evaluations(study, inputs))
     if name == "recall":
         return figures.recall(summary, views=study["views"], **common)
     if name == "ranks":
@@ -177,7 +181,7 @@ def _shown(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: st
 
 def best(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> str | None:
     """The trained method to show: the highest on the metric that selects checkpoints, first view of the table."""
-    summary = results.summarise(results.read_evaluations(inputs.evaluations))
+    summary = results.summarise(_evaluations(study, inputs))
     return results.best_method(summary, lead_metric(study, dataset), study["views"][0], exclude=[reference])
 
 
