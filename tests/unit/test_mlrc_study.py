@@ -1,5 +1,6 @@
 """config/studies/mlrc.yaml against the protocol it stands for: rows, batches, optimisers, schedule, published rows."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import torch
 
 from recheck.config import load_published, load_study, names_in, resolve
 from recheck.data import transforms
+from recheck.files import fingerprint
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers
 from recheck.methods.samplers import build_sampler
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("cub200", "cars196", "sop")
+TUNED = "8bfecc8db7018e20c9171c0b22878ac6c698dab585307b12c1cb8394059cee4c"
+PUBLISHED = "974b602538556be058fc1afbe486d66674e9d56cf2ecbc69248bdd341a7e9392"
 WITHIN_PAIR = ("contrastive", "triplet", "margin", "ms")
 CLASSIFICATION = {"proxy_nca", "n_softmax", "cosface", "arcface", "soft_triple"}
 OWN_PARAMETERS = {*CLASSIFICATION, "margin", "margin_class", "margin_within_pair"}
@@ -43,6 +47,31 @@ def test_all_published_rows_are_there_in_their_order(study):
     differing = {(dataset, row) for dataset in first for row in first[dataset] if first[dataset] != second[dataset]}
     rows = {row for _, row in differing if first["cub200"][row] != second["cub200"][row]}
     assert rows == {"ms_within_pair"} and first["cars196"] == second["cars196"]
+
+
+def test_tuned_values_of_cub_are_those_of_the_original_configuration(study):
+    """The arrays beside the tests carry them; a wrong digit in the YAML would change every result a little."""
+    golden = {"contrastive": "contrastive", "triplet": "triplet", "ntxent": "nt_xent", "proxynca": "proxy_nca"}
+    golden |= {"margin": "margin", "margin_class": "margin_class", "nsoftmax": "n_softmax", "cosface": "cosface"}
+    golden |= {"arcface": "arcface", "fastap": "fastap", "snr": "snr", "ms": "ms", "ms_miner": "ms_miner"}
+    renamed = {"regularizer_weight": "embedding_reg_weight", "reg_weight": "weight_reg_weight"}
+    with np.load(ROOT / "tests/golden/mlrc_losses.npz") as arrays:
+        given = json.loads(str(arrays["hparams_json"]))
+    for loss, method in {**golden, "softtriple": "soft_triple"}.items():
+        run = resolve(study, "cub200", method)
+        own = {**run["loss"], **run.get("miner", {})}
+        for key, value in given[loss].items():
+            assert own[renamed.get(key, key)] == value, (method, key)
+    sop = resolve(study, "sop", "nt_xent")["loss"]
+    assert sop["temperature"] == given["ntxent_soptau"]["temperature"] and sop["floor"] == 1e-20
+
+
+def test_no_digit_of_the_study_has_changed(study):
+    """All tuned and published values were compared with their sources by program; this holds them there."""
+    tuned = {(d, m): {k: run.get(k) for k in ("loss", "miner", "optimisers")} for d, m, run in every_run(study)}
+    values = [[*key, value] for key, value in sorted(tuned.items())]
+    documents = [document["values"] for document in load_published(ROOT / "resources/published/mlrc.yaml")]
+    assert (fingerprint(values), fingerprint(documents)) == (TUNED, PUBLISHED)
 
 
 def test_every_row_can_be_built_for_every_dataset(study):

@@ -435,3 +435,15 @@ def test_the_headline_names_best_and_untrained():
     sentence = tables.headline(made.frame, "MAP@R", "concatenated", "pretrained")
     assert "MS & miner_2" in sentence and "50.00" in sentence and "Pretrained" in sentence and "30.00" in sentence
     assert tables.headline(made.frame, "NMI", "concatenated", "pretrained") == ""
+
+
+def test_a_seed_without_all_its_views_does_not_count_yet():
+    """While a study is running, one view may be there before the other; a row is over the same seeds in both."""
+    rows = [("d", "m", seed, view, 8, "P@1", 0.5 + seed / 10, False) for seed in (0, 1) for view in ("a", "b")]
+    rows += [("d", "m", 2, "a", 8, "P@1", 0.9, False), ("d", "n", 0, "a", 8, None, float("nan"), True)]
+    table = pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS)
+    kept = results.complete(table, ["a", "b"])
+    assert sorted(kept.loc[kept["method"] == "m", "seed"].unique()) == [0, 1]
+    assert kept.loc[kept["method"] == "n", "failed"].tolist() == [True]
+    assert len(results.complete(table, ["a"])) == len(table)
+    assert results.complete(table.iloc[:0], ["a"]).empty

@@ -414,9 +414,10 @@ def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
     resize = resolved["transforms"].get("resize")
     if resize and ("shorter" in resize) == ("exact" in resize):
         raise UserError(f"{source}: 'transforms.resize' needs either 'shorter' or 'exact'.")
-    for part, library in (("loss", "losses"), ("miner", "miners")):
-        name = (resolved.get(part) or {}).get("class")
-        known = _part_classes(library)
+    loss, miner = resolved.get("loss") or {}, resolved.get("miner") or {}
+    inner = loss.get("loss") if isinstance(loss.get("loss"), dict) else {}
+    for part, spec, library in (("loss", loss, "losses"), ("loss.loss", inner, "losses"), ("miner", miner, "miners")):
+        name, known = spec.get("class"), _part_classes(library)
         if name and ":" not in name and known and name not in known:
             raise UserError(f"{source}: unknown class '{name}' in '{part}'; {nearest(name, known)}, or 'module:Class'.")
     if "batch" not in resolved["sampler"]:

@@ -31,7 +31,7 @@ def find(name: str, modules: list[ModuleType], what: str) -> Any:
         found = getattr(module, name, None)
         if inspect.isclass(found):
             return found
-    known = {key for module in modules for key, value in vars(module).items() if inspect.isclass(value)}
+    known = {key for module in modules for key, value in vars(module).items() if inspect.isclass(value)} - {"Any"}
     raise UserError(f"Unknown {what} '{name}'; {nearest(name, known)}, or 'module:Class'.")
 
 

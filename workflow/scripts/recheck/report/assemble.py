@@ -60,7 +60,7 @@ def released(study: Mapping[str, Any]) -> list[str]:
 
 
 def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Table:
-    evaluations = results.read_evaluations(inputs.evaluations)
+    evaluations = _evaluations(study, inputs)
     facts = {}
     if inputs.split and inputs.index:
         facts = results.split_facts(read_json(inputs.split), read_index(inputs.index))
@@ -80,6 +80,10 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         measured=study.get("variant") != PUBLISHED,
         released=released(study),
     )
+
+
+def _evaluations(study: Mapping[str, Any], inputs: Inputs):
+    return results.complete(results.read_evaluations(inputs.evaluations), study["views"])
 
 
 def backbone(study: Mapping[str, Any], dataset: str) -> str:
@@ -136,7 +140,7 @@ def figure(
         column = f"{selection['role']}_{selection['metric']}" if selection.get("role") else None
         chosen = results.chosen_epochs(results.read_runs(inputs.runs))
         return figures.curves(results.read_histories(inputs.histories), selection=column, chosen=chosen, **common)
-    summary = results.summarise(results.read_evaluations(inputs.evaluations))
+    summary = results.summarise(_evaluations(study, inputs))
     if name == "recall":
         return figures.recall(summary, views=study["views"], **common)
     if name == "ranks":
@@ -191,7 +195,7 @@ def _shown(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: st
 
 def best(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> str | None:
     """The trained method to show: the highest on the metric that selects checkpoints, first view of the table."""
-    summary = results.summarise(results.read_evaluations(inputs.evaluations))
+    summary = results.summarise(_evaluations(study, inputs))
     return results.best_method(summary, lead_metric(study, dataset), study["views"][0], exclude=[reference])
 
 

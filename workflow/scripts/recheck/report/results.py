@@ -100,6 +100,14 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> float:
     return float(stdtrit(count - 1, (1 + confidence) / 2) * values.std(ddof=1) / np.sqrt(count))
 
 
+def complete(evaluations: pd.DataFrame, views: Sequence[str]) -> pd.DataFrame:
+    """Without the seeds that lack a view, as while a study is running: all views of a row are over the same seeds."""
+    failed = evaluations["failed"].astype(bool)
+    keys = ["dataset", "method", "seed"]
+    there = evaluations[~failed].groupby(keys)["view"].transform(lambda own: set(views) <= set(own))
+    return evaluations[failed | there.reindex(evaluations.index, fill_value=False).astype(bool)]
+
+
 def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each (dataset, method, view, metric), as fractions."""
     key = ["dataset", "method", "view", "metric"]

@@ -10,7 +10,11 @@ PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.floa
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto`` is the GPU if there is one, else the CPU; a device that is asked for must be there."""
+    """``auto`` is the GPU if there is one, else the CPU; a device that is asked for must be there.
+
+    float32 then means float32: newer GPUs would otherwise round what goes into a convolution to ten bits (TF32).
+    """
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():

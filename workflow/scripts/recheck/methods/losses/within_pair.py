@@ -1,10 +1,20 @@
 """Within-pair mining, also published as sensitivity-aware distance: each pair counts as its hardest view shows it."""
 
 import torch
+from pytorch_metric_learning import losses
 from pytorch_metric_learning.distances import BaseDistance
 from torch import nn
 
 from recheck.errors import UserError
+
+# Losses that look at nothing but the distances of pairs; others would compute something else without a word.
+OF_PAIRS = (
+    losses.ContrastiveLoss,
+    losses.TripletMarginLoss,
+    losses.MarginLoss,
+    losses.MultiSimilarityLoss,
+    losses.NTXentLoss,
+)
 
 
 class WithinPairLoss(nn.Module):
@@ -21,9 +31,10 @@ class WithinPairLoss(nn.Module):
 
     def __init__(self, loss: nn.Module, sharpness: float):
         super().__init__()
-        if not isinstance(getattr(loss, "distance", None), BaseDistance):
-            raise UserError("'WithinPairLoss' needs a loss of pytorch-metric-learning that has a distance.")
-        if getattr(loss, "embedding_regularizer", None) is not None:
+        if type(loss) not in OF_PAIRS:
+            known = ", ".join(known.__name__ for known in OF_PAIRS)
+            raise UserError(f"'WithinPairLoss' can't have the loss '{type(loss).__name__}' inside; it knows {known}.")
+        if loss.embedding_regularizer is not None:
             raise UserError("'WithinPairLoss' can't regularise embeddings: there are several of each image.")
         self.distance, self.sharpness = loss.distance, sharpness
         loss.distance = _Given(is_inverted=self.distance.is_inverted)
@@ -47,6 +58,4 @@ class _Given(BaseDistance):
     """In place of the embeddings, a loss is given their distances; this hands them on."""
 
     def forward(self, query_emb: torch.Tensor, ref_emb: torch.Tensor | None = None) -> torch.Tensor:
-        if ref_emb is not None and ref_emb is not query_emb:
-            raise UserError("'WithinPairLoss' needs a loss of pairs or triplets, not one with proxies or centres.")
         return query_emb
