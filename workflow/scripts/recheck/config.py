@@ -7,6 +7,7 @@ import ast
 import importlib.util
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return value
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
+# libyaml's where it is there: every `snakemake` call reads all studies, and Python's own is ten times slower.
+class _UniqueKeyLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key_node, _ in node.value:
@@ -88,8 +90,9 @@ def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> Non
         raise UserError(f"{source}: {_sentence(max(errors, key=_telling))}")
 
 
+@cache
 def _schema(file: str) -> Resource:
-    return Resource.from_contents(yaml.safe_load((SCHEMAS / file).read_text(encoding="utf-8")))
+    return Resource.from_contents(read_yaml(SCHEMAS / file))
 
 
 def _telling(error: ValidationError) -> tuple:
