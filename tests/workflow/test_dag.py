@@ -86,7 +86,7 @@ def test_a_changed_hyper_parameter_reruns_that_method_and_what_depends_on_it(pro
     project.edit("config/studies/letters.yaml", "margin: 0.1", "margin: 0.2")
     planned = project.planned()
     assert planned["train"] == planned["embed"] == 2
-    assert planned["evaluate"] == 2
+    assert planned["evaluate"] == 1
     assert planned["figure"] == 5
     assert "split" not in planned and "pack" not in planned
     output = project.succeed("--detailed-summary")
@@ -98,7 +98,7 @@ def test_a_changed_hyper_parameter_reruns_that_method_and_what_depends_on_it(pro
 def test_a_changed_evaluation_trains_nothing(project):
     project.edit("config/studies/letters.yaml", "R@4, NMI]", "R@4, R@8, NMI]")
     planned = project.planned()
-    assert planned["evaluate"] == 6
+    assert planned["evaluate"] == 3
     assert not {"train", "embed", "split"} & set(planned)
 
 
@@ -118,7 +118,7 @@ def test_another_number_of_workers_or_device_reruns_nothing(project):
 def test_more_seeds_add_runs_and_keep_those_that_are_there(project):
     planned = project.planned("--config", "seeds=[0,1]")
     assert planned["train"] == planned["embed"] == 5
-    assert planned["evaluate"] == 6
+    assert planned["evaluate"] == 3
 
 
 def test_a_deleted_checkpoint_is_trained_to_the_same_bits(project, finished):

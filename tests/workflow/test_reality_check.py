@@ -80,5 +80,5 @@ def test_the_whole_study_can_be_planned(tmp_path):
     project = Project.create(tmp_path / "project")
     planned = project.planned("mlrc")
     assert planned["train"] == planned["embed"] == 10 * 3 * (18 * 4 + 1)
-    assert planned["evaluate"] == 10 * 3 * ROWS * 2
+    assert planned["evaluate"] == 10 * 3 * ROWS
     assert planned["table"] == 3 and planned["page"] == 1

@@ -33,7 +33,6 @@ wildcard_constraints:
     method=METHOD,
     seed=r"\d+",
     fold=r"\d+",
-    view="separated|concatenated",
     figure="|".join(targets.FIGURES),
     resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
 

@@ -1,4 +1,4 @@
-# evaluate: the metrics of a view (separated, concatenated) from the folds' embeddings
+# evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view
 
 
 rule evaluate:
@@ -13,11 +13,12 @@ rule evaluate:
             "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embeddings.safetensors",
         ),
     output:
-        "<results>/{study}/{dataset}/{method}/seed{seed}/{view}.json",
+        concatenated="<results>/{study}/{dataset}/{method}/seed{seed}/concatenated.json",
+        separated="<results>/{study}/{dataset}/{method}/seed{seed}/separated.json",
     log:
-        "<logs>/{study}/{dataset}/{method}/seed{seed}/{view}.log",
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate.log",
     benchmark:
-        "<logs>/{study}/{dataset}/{method}/seed{seed}/{view}.tsv"
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate.tsv"
     conda:
         "../../envs/evaluate.yaml"
     threads: 1
@@ -27,6 +28,6 @@ rule evaluate:
     params:
         configuration=evaluation_of,
     message:
-        "Evaluating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, {wildcards.view}"
+        "Evaluating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}"
     script:
         "../scripts/evaluate.py"

@@ -1,4 +1,4 @@
-"""All metrics of one view of an experiment's folds."""
+"""All metrics of an experiment's folds, in both views."""
 
 import faiss
 
@@ -15,21 +15,23 @@ with job(snakemake):
     faiss.omp_set_num_threads(snakemake.threads)
     indices = read_split(snakemake.input.split, 0)["test"]
     labels = read_index(snakemake.input.index)["label"].to_numpy()[indices]
-    result = evaluate_view(
-        wildcards.view,
-        [read_embeddings(path)["test"] for path in snakemake.input.embeddings],
-        labels,
-        params.configuration["metrics"],
-        reduction=params.configuration["reduction"],
-        device=search_device(snakemake.config["device"]),
-        seed=int(wildcards.seed),
-    )
-    write_json(
-        snakemake.output[0],
-        {
-            **{key: wildcards[key] for key in ("study", "dataset", "method")},
-            "seed": int(wildcards.seed),
-            "view": wildcards.view,
-            **result,
-        },
-    )
+    embeddings = [read_embeddings(path)["test"] for path in snakemake.input.embeddings]
+    for view, path in snakemake.output.items():
+        result = evaluate_view(
+            view,
+            embeddings,
+            labels,
+            params.configuration["metrics"],
+            reduction=params.configuration["reduction"],
+            device=search_device(snakemake.config["device"]),
+            seed=int(wildcards.seed),
+        )
+        write_json(
+            path,
+            {
+                **{key: wildcards[key] for key in ("study", "dataset", "method")},
+                "seed": int(wildcards.seed),
+                "view": view,
+                **result,
+            },
+        )

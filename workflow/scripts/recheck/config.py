@@ -263,7 +263,7 @@ def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
             _check_tuned(study, dataset, method, path)
             run, source = resolve(study, dataset, method), f"{path}, method '{method}'"
             _check_released(run.get("released"), run, method, source)
-            _check_run(run, study["views"], source)
+            _check_run(run, source)
     return study
 
 
@@ -394,7 +394,7 @@ def own_files(configuration: Any) -> list[str]:
     return sorted(found)
 
 
-def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
+def _check_run(resolved: dict[str, Any], source: str) -> None:
     evaluation = resolved["evaluation"]
     selection = resolved["selection"]
     metrics = {
@@ -426,9 +426,6 @@ def _check_run(resolved: dict[str, Any], views: list[str], source: str) -> None:
     if "batch" not in resolved["sampler"]:
         raise UserError(f"{source}: 'sampler' has no 'batch', the number of images in a batch.")
     _check_batches(resolved, source)
-    for view in dict.fromkeys([*views, "concatenated"]):  # maps and galleries show the concatenated view
-        if resolved.get("reduction") and view not in resolved["reduction"]["dims"]:
-            raise UserError(f"{source}: 'reduction.dims' has no '{view}'.")
     if resolved["schedule"]["epochs"] > 0 and not (resolved.get("loss") or resolved.get("released")):
         raise UserError(f"{source}: trains for {resolved['schedule']['epochs']} epochs but has no 'loss'.")
 
