@@ -2,7 +2,6 @@
 
 import functools
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,7 @@ from torch import nn
 from recheck.errors import UserError
 from recheck.files import atomic, fingerprint
 from recheck.models.backbones import build_backbone
-from recheck.registry import build
-
-
-class Linear(nn.Linear):
-    """The usual head: one linear layer with bias, PyTorch's initialisation."""
-
-    def __init__(self, features: int, dim: int, bias: bool = True):
-        super().__init__(features, dim, bias)
-
-
-class Identity(nn.Identity):
-    """No head: the backbone's own features are the embedding."""
+from recheck.models.heads import build_head
 
 
 class EmbeddingModel(nn.Module):
@@ -39,7 +27,7 @@ class EmbeddingModel(nn.Module):
         super().__init__()
         backbone = build_backbone(spec["backbone"], load_weights)
         self.backbone = backbone.network
-        self.head = build(spec["head"], [sys.modules[__name__]], "head", features=backbone.features)
+        self.head = build_head(spec["head"], backbone.features)
         self.dim = spec["head"].get("dim", backbone.features)
         self.bgr = backbone.channel_order == "bgr"
         self.frozen_batch_norm = spec.get("batch_norm", "trained") == "frozen"

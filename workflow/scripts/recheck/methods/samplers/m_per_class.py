@@ -1,19 +1,11 @@
-"""Which images make a batch.
-
-A sampler turns training labels into *passes*: lists of batches of positions. A pass is a function of its generator
-alone, so any step of a run can be found again. The engine walks from pass to pass; where an epoch ends is the
-schedule's business.
-"""
-
-import sys
-from typing import Any
+"""Batches of m images a class: pytorch-metric-learning's sampler, drawn from a generator of the run's own."""
 
 import numpy as np
 from pytorch_metric_learning import samplers as library
 from pytorch_metric_learning.utils import common_functions
 
 from recheck.errors import UserError
-from recheck.registry import build
+from recheck.methods.samplers.batches import cut
 
 
 class MPerClass:
@@ -37,24 +29,3 @@ class MPerClass:
         finally:
             common_functions.NUMPY_RANDOM = shared
         return cut(positions, self.batch)
-
-
-class Shuffled:
-    """Every image once, in random order; the last incomplete batch is dropped."""
-
-    def __init__(self, labels: np.ndarray, batch: int):
-        self.count, self.batch = len(labels), batch
-
-    def draw(self, generator: np.random.RandomState) -> list[list[int]]:
-        return cut(generator.permutation(self.count).tolist(), self.batch)
-
-
-def cut(positions: list[int], batch: int) -> list[list[int]]:
-    return [positions[start : start + batch] for start in range(0, len(positions) - batch + 1, batch)]
-
-
-def build_sampler(spec: dict[str, Any], labels: np.ndarray) -> MPerClass | Shuffled:
-    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels)
-    if not sampler.draw(np.random.RandomState(0)):
-        raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
-    return sampler
