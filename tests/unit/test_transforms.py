@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
@@ -144,9 +145,33 @@ def test_a_view_into_a_file_is_left_alone():
     assert np.array_equal(image, before)
 
 
+@pytest.mark.parametrize(("name", "filter_"), [("area", Image.Resampling.BOX), ("lanczos", Image.Resampling.LANCZOS)])
+def test_filters_of_pillow(name, filter_):
+    image = picture(40, 60)
+    made = transforms.build([{"resize": {"exact": [20, 31], "interpolation": name}}])(image, seeded())
+    assert torch.equal(made, tensor(np.array(Image.fromarray(image).resize((31, 20), filter_))))
+    assert made.is_contiguous() and made.dtype == torch.uint8
+
+
+def test_random_interpolations_are_one_of_five_alike():
+    options = {"size": 24, "scale": [0.2, 0.9], "ratio": [0.75, 1.333]}
+    step = transforms.STEPS["random_resized_crop"]
+    each = {name: step(**options, interpolation=name) for name in transforms.ANY_OF}
+    drawn = step(**options, interpolation="random")
+    image, counts = tensor(picture(50, 70)), dict.fromkeys(each, 0)
+    for seed in range(600):
+        made = drawn(image, seeded(seed))
+        found = [name for name, fixed in each.items() if torch.equal(fixed(image, seeded(seed)), made)]
+        assert found, "the box does not depend on the interpolation"
+        counts[found[0]] += len(found) == 1
+    assert min(counts.values()) > 80 and max(counts.values()) < 160
+    assert torch.equal(drawn(image, seeded(3)), drawn(image, seeded(3)))
+
+
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
+        ([{"resize": {"shorter": 3, "interpolation": "random"}}], "no interpolation 'random'"),
         ([{"centre_crop": {"size": 3}}], "did you mean 'center_crop'"),
         ([{"center_crop": {"sise": 3}}], "'center_crop' has no key 'sise': did you mean 'size'"),
         ([{"center_crop": None}], "'center_crop' needs the key 'size'"),

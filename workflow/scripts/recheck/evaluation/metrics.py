@@ -8,7 +8,7 @@ in any of these, R@k included, but stay where others have to be told from them.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,11 +38,13 @@ def evaluate(
     device: str = "cpu",
     seed: int = 0,
     block: int = BLOCK,
+    clusters: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
     """The named metrics, as fractions, in the given order.
 
     Embeddings are taken as they are: normalise before. Without a gallery each row is searched among the others.
-    NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``.
+    NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``; ``clusters`` are its settings
+    (:func:`recheck.evaluation.clustering.evaluate`).
     """
     check_names(metrics)
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
@@ -55,7 +57,7 @@ def evaluate(
     if by_neighbours:
         values |= _retrieval(embeddings, labels, by_neighbours, gallery, places, device, block)
     if by_clusters:
-        values |= clustering.evaluate(embeddings, labels, by_clusters, seed)
+        values |= clustering.evaluate(embeddings, labels, by_clusters, seed, clusters)
     return {name: values[name] for name in metrics}
 
 

@@ -11,13 +11,43 @@ from typing import Any
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers
 from torch import nn
 
+from recheck.methods import miners as own_miners
+from recheck.methods.losses.angular_pair import AngularPairLoss
+from recheck.methods.losses.boundary_margin import BoundaryMarginLoss
+from recheck.methods.losses.discriminative import DiscriminativeLoss
+from recheck.methods.losses.facility_location import FacilityLocationLoss
+from recheck.methods.losses.norm_proxy import NormProxyLoss
+from recheck.methods.losses.npair import NPairLoss
 from recheck.methods.losses.ntxent import FlooredNTXentLoss
+from recheck.methods.losses.prototypical import PrototypicalLoss
+from recheck.methods.losses.proxy_nca import ExclusiveProxyNCALoss
+from recheck.methods.losses.proxy_triplet import ProxyTripletLoss
+from recheck.methods.losses.ranked_list import RankedListLoss
+from recheck.methods.losses.scaled import ScaledLoss
+from recheck.methods.losses.semihard_triplet import SemiHardTripletLoss
 from recheck.methods.losses.shifted_distance import ShiftedLpDistance
 from recheck.methods.losses.snr import UnitSNRContrastiveLoss
 from recheck.methods.losses.within_pair import WithinPairLoss
 from recheck.registry import build
 
-__all__ = ["FlooredNTXentLoss", "ShiftedLpDistance", "UnitSNRContrastiveLoss", "WithinPairLoss"]
+__all__ = [
+    "AngularPairLoss",
+    "BoundaryMarginLoss",
+    "DiscriminativeLoss",
+    "ExclusiveProxyNCALoss",
+    "FacilityLocationLoss",
+    "FlooredNTXentLoss",
+    "NPairLoss",
+    "NormProxyLoss",
+    "PrototypicalLoss",
+    "ProxyTripletLoss",
+    "RankedListLoss",
+    "ScaledLoss",
+    "SemiHardTripletLoss",
+    "ShiftedLpDistance",
+    "UnitSNRContrastiveLoss",
+    "WithinPairLoss",
+]
 PARTS = [sys.modules[__name__], losses, distances, reducers, regularizers]
 
 
@@ -26,4 +56,4 @@ def build_loss(spec: dict[str, Any], num_classes: int, embedding_size: int) -> n
 
 
 def build_miner(spec: dict[str, Any] | None) -> nn.Module | None:
-    return build(spec, [miners, distances], "miner") if spec else None
+    return build(spec, [own_miners, miners, distances], "miner") if spec else None

@@ -2,7 +2,8 @@
 
 A sampler turns training labels into *passes*: lists of batches of positions. A pass is a function of its generator
 alone, so any step of a run can be found again. The engine walks from pass to pass; where an epoch ends is the
-schedule's business.
+schedule's business. A sampler whose pass depends on those before it also has ``draw_pass(number, generator_of)``, where
+``generator_of(n)`` is the generator of pass n.
 """
 
 import sys
@@ -11,14 +12,19 @@ from typing import Any
 import numpy as np
 
 from recheck.errors import UserError
+from recheck.methods.samplers.balanced_classes import BalancedClasses
+from recheck.methods.samplers.episodes import Episodes
 from recheck.methods.samplers.m_per_class import MPerClass
+from recheck.methods.samplers.pairs import Pairs
 from recheck.methods.samplers.shuffled import Shuffled
 from recheck.registry import build
 
-__all__ = ["MPerClass", "Shuffled"]
+__all__ = ["BalancedClasses", "Episodes", "MPerClass", "Pairs", "Shuffled"]
 
 
-def build_sampler(spec: dict[str, Any], labels: np.ndarray) -> MPerClass | Shuffled:
+def build_sampler(
+    spec: dict[str, Any], labels: np.ndarray
+) -> BalancedClasses | Episodes | MPerClass | Pairs | Shuffled:
     sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels)
     if not sampler.draw(np.random.RandomState(0)):
         raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
