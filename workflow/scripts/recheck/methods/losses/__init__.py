@@ -11,13 +11,37 @@ from typing import Any
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers
 from torch import nn
 
+from recheck.methods.losses.contextual import ContextualLoss
+from recheck.methods.losses.contrastive import WithContrastive
+from recheck.methods.losses.extra_proxies import ExtraProxyAnchorLoss, ExtraProxyNCALoss
+from recheck.methods.losses.hybrid import HybridLoss
 from recheck.methods.losses.ntxent import FlooredNTXentLoss
 from recheck.methods.losses.shifted_distance import ShiftedLpDistance
+from recheck.methods.losses.similarity_regulariser import SimilarityRegulariser, WithSimilarityRegulariser
+from recheck.methods.losses.smooth_ap import SmoothAPLoss
 from recheck.methods.losses.snr import UnitSNRContrastiveLoss
+from recheck.methods.losses.soft_bin_ap import SoftBinAPLoss
+from recheck.methods.losses.sup_ap import RoadmapLoss, SupAPLoss
 from recheck.methods.losses.within_pair import WithinPairLoss
 from recheck.registry import build
 
-__all__ = ["FlooredNTXentLoss", "ShiftedLpDistance", "UnitSNRContrastiveLoss", "WithinPairLoss"]
+__all__ = [
+    "ContextualLoss",
+    "ExtraProxyAnchorLoss",
+    "ExtraProxyNCALoss",
+    "FlooredNTXentLoss",
+    "HybridLoss",
+    "RoadmapLoss",
+    "ShiftedLpDistance",
+    "SimilarityRegulariser",
+    "SmoothAPLoss",
+    "SoftBinAPLoss",
+    "SupAPLoss",
+    "UnitSNRContrastiveLoss",
+    "WithContrastive",
+    "WithSimilarityRegulariser",
+    "WithinPairLoss",
+]
 PARTS = [sys.modules[__name__], losses, distances, reducers, regularizers]
 
 

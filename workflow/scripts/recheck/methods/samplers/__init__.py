@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 
 from recheck.errors import UserError
+from recheck.methods.samplers.balanced_rounds import BalancedRounds
+from recheck.methods.samplers.hierarchical import Hierarchical
 from recheck.methods.samplers.m_per_class import MPerClass
+from recheck.methods.samplers.random_class_groups import RandomClassGroups
 from recheck.methods.samplers.shuffled import Shuffled
 from recheck.registry import build
 
-__all__ = ["MPerClass", "Shuffled"]
+__all__ = ["BalancedRounds", "Hierarchical", "MPerClass", "RandomClassGroups", "Shuffled"]
+Sampler = BalancedRounds | Hierarchical | MPerClass | RandomClassGroups | Shuffled
 
 
-def build_sampler(spec: dict[str, Any], labels: np.ndarray) -> MPerClass | Shuffled:
-    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels)
+def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.ndarray | None = None) -> Sampler:
+    """``super_labels``, one for each training image, are for samplers that ask for them."""
+    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels, super_labels=super_labels)
     if not sampler.draw(np.random.RandomState(0)):
         raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
     return sampler
