@@ -14,8 +14,12 @@ from torch import nn
 from recheck.methods import miners as own_miners
 from recheck.methods.losses.angular_pair import AngularPairLoss
 from recheck.methods.losses.boundary_margin import BoundaryMarginLoss
+from recheck.methods.losses.contextual import ContextualLoss
+from recheck.methods.losses.contrastive import WithContrastive
 from recheck.methods.losses.discriminative import DiscriminativeLoss
+from recheck.methods.losses.extra_proxies import ExtraProxyAnchorLoss, ExtraProxyNCALoss
 from recheck.methods.losses.facility_location import FacilityLocationLoss
+from recheck.methods.losses.hybrid import HybridLoss
 from recheck.methods.losses.norm_proxy import NormProxyLoss
 from recheck.methods.losses.npair import NPairLoss
 from recheck.methods.losses.ntxent import FlooredNTXentLoss
@@ -26,26 +30,41 @@ from recheck.methods.losses.ranked_list import RankedListLoss
 from recheck.methods.losses.scaled import ScaledLoss
 from recheck.methods.losses.semihard_triplet import SemiHardTripletLoss
 from recheck.methods.losses.shifted_distance import ShiftedLpDistance
+from recheck.methods.losses.similarity_regulariser import SimilarityRegulariser, WithSimilarityRegulariser
+from recheck.methods.losses.smooth_ap import SmoothAPLoss
 from recheck.methods.losses.snr import UnitSNRContrastiveLoss
+from recheck.methods.losses.soft_bin_ap import SoftBinAPLoss
+from recheck.methods.losses.sup_ap import RoadmapLoss, SupAPLoss
 from recheck.methods.losses.within_pair import WithinPairLoss
 from recheck.registry import build
 
 __all__ = [
     "AngularPairLoss",
     "BoundaryMarginLoss",
+    "ContextualLoss",
     "DiscriminativeLoss",
     "ExclusiveProxyNCALoss",
+    "ExtraProxyAnchorLoss",
+    "ExtraProxyNCALoss",
     "FacilityLocationLoss",
     "FlooredNTXentLoss",
+    "HybridLoss",
     "NPairLoss",
     "NormProxyLoss",
     "PrototypicalLoss",
     "ProxyTripletLoss",
     "RankedListLoss",
+    "RoadmapLoss",
     "ScaledLoss",
     "SemiHardTripletLoss",
     "ShiftedLpDistance",
+    "SimilarityRegulariser",
+    "SmoothAPLoss",
+    "SoftBinAPLoss",
+    "SupAPLoss",
     "UnitSNRContrastiveLoss",
+    "WithContrastive",
+    "WithSimilarityRegulariser",
     "WithinPairLoss",
 ]
 PARTS = [sys.modules[__name__], losses, distances, reducers, regularizers]

@@ -13,19 +13,31 @@ import numpy as np
 
 from recheck.errors import UserError
 from recheck.methods.samplers.balanced_classes import BalancedClasses
+from recheck.methods.samplers.balanced_rounds import BalancedRounds
 from recheck.methods.samplers.episodes import Episodes
+from recheck.methods.samplers.hierarchical import Hierarchical
 from recheck.methods.samplers.m_per_class import MPerClass
 from recheck.methods.samplers.pairs import Pairs
+from recheck.methods.samplers.random_class_groups import RandomClassGroups
 from recheck.methods.samplers.shuffled import Shuffled
 from recheck.registry import build
 
-__all__ = ["BalancedClasses", "Episodes", "MPerClass", "Pairs", "Shuffled"]
+__all__ = [
+    "BalancedClasses",
+    "BalancedRounds",
+    "Episodes",
+    "Hierarchical",
+    "MPerClass",
+    "Pairs",
+    "RandomClassGroups",
+    "Shuffled",
+]
+Sampler = BalancedClasses | BalancedRounds | Episodes | Hierarchical | MPerClass | Pairs | RandomClassGroups | Shuffled
 
 
-def build_sampler(
-    spec: dict[str, Any], labels: np.ndarray
-) -> BalancedClasses | Episodes | MPerClass | Pairs | Shuffled:
-    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels)
+def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.ndarray | None = None) -> Sampler:
+    """``super_labels``, one for each training image, are for samplers that ask for them."""
+    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels, super_labels=super_labels)
     if not sampler.draw(np.random.RandomState(0)):
         raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
     return sampler
