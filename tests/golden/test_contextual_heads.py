@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from recheck.models.layer_norm_head import LayerNormLinear
+from recheck.models.heads import LayerNormLinear
+from recheck.models.norm import unit
 from recheck.models.pooling import build_pooling
 from recheck.models.projector import LinearProjector
-from recheck.models.unit_length import unit_length
 
 POOLING = {
     "gem_p3": {"class": "GeM", "p": 3},
@@ -52,7 +52,7 @@ def test_pooling(stored, name):
 @pytest.mark.parametrize("name", SPHERES)
 def test_linear_heads(stored, name):
     linear = torch.nn.functional.linear(pooled(stored, SPHERES[name]), tensor(stored, "W"), tensor(stored, "b"))
-    close(unit_length(linear), stored[name])
+    close(unit(linear, 1e-12), stored[name])
 
 
 def test_layer_norm_head(stored):

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from recheck.errors import UserError
-from recheck.models.layer_norm_head import LayerNormLinear
+from recheck.models.heads import LayerNormLinear
+from recheck.models.norm import unit
 from recheck.models.pooling import AveragePlusMax, GeM, Max, build_pooling
 from recheck.models.projector import LinearProjector
-from recheck.models.unit_length import unit_length
 
 FEATURES = torch.rand(3, 5, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -37,9 +37,9 @@ def test_unknown_pooling_is_named():
         build_pooling({"class": "Gem"})
 
 
-def test_unit_length_of_zero():
+def test_length_1_of_zero():
     x = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=torch.float64, requires_grad=True)
-    y = unit_length(x)
+    y = unit(x, 1e-12)
     assert torch.allclose(y[0], torch.tensor([0.6, 0.8], dtype=torch.float64))
     assert (y[1] == 0).all()
     y.sum().backward()

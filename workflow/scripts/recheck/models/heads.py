@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import linear
+from torch.nn.functional import layer_norm, linear
 
 from recheck.models.initialisation import initialise
 from recheck.models.norm import unit
@@ -40,6 +40,17 @@ class Identity(nn.Identity):
     def __init__(self, features: int):
         super().__init__()
         self.dim = features
+
+
+class LayerNormLinear(nn.Linear):
+    """Layer norm without scale and shift, one linear layer with bias (PyTorch's initialisation), length 1."""
+
+    def __init__(self, features: int, dim: int, normalise: float = 1e-12):
+        super().__init__(features, dim)
+        self.dim, self.normalise = dim, normalise
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return unit(super().forward(layer_norm(features, features.shape[-1:])), self.normalise)
 
 
 class NormProxyHead(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from recheck.models.unit_length import unit_length
+from recheck.models.norm import unit
 
 
 class LinearProjector(nn.Linear):
@@ -16,4 +16,4 @@ class LinearProjector(nn.Linear):
         super().__init__(features, dim, bias=False)
 
     def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
-        return unit_length(super().forward(embeddings))
+        return unit(super().forward(embeddings), 1e-12)
