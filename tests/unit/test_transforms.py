@@ -193,3 +193,18 @@ def test_random_interpolations_are_one_of_five_alike():
 def test_specifications_that_are_wrong(spec, sentence):
     with pytest.raises(UserError, match=sentence):
         transforms.build(spec)
+
+
+def test_random_crops_are_everywhere_and_nowhere_else():
+    image = np.arange(7 * 9, dtype=np.uint8).reshape(7, 9, 1).repeat(3, axis=2)
+    crop = transforms.build([{"random_crop": {"size": 5}}])
+    generator = seeded()
+    corners = {tuple(divmod(int(crop(image, generator)[0, 0, 0]), 9)) for _ in range(400)}
+    assert corners == {(top, left) for top in range(3) for left in range(5)}
+
+
+def test_random_crops_of_small_images_are_padded():
+    image = np.full((3, 9, 3), 200, dtype=np.uint8)
+    crop = transforms.build([{"random_crop": {"size": 5}}])(image, seeded())
+    assert crop.shape == (3, 5, 5)
+    assert crop[0, :, 0].tolist() == [0, 200, 200, 200, 0]

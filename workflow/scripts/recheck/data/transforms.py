@@ -68,11 +68,20 @@ class CenterCrop:
         self.size = _whole("center_crop", "size", size)
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        missing = [max(0, self.size - side) for side in pixels.shape[-2:]]
-        if any(missing):
-            (top, left), (bottom, right) = ([m // 2 for m in missing], [(m + 1) // 2 for m in missing])
-            pixels = pad(pixels, (left, right, top, bottom))
+        pixels = _padded(pixels, self.size)
         top, left = (round((side - self.size) / 2) for side in pixels.shape[-2:])
+        return pixels[:, top : top + self.size, left : left + self.size]
+
+
+class RandomCrop:
+    """A square anywhere in the image; one that is smaller is padded with black."""
+
+    def __init__(self, size: int):
+        self.size = _whole("random_crop", "size", size)
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        pixels = _padded(pixels, self.size)
+        top, left = (_below(side - self.size, generator) for side in pixels.shape[-2:])
         return pixels[:, top : top + self.size, left : left + self.size]
 
 
@@ -126,6 +135,7 @@ class HorizontalFlip:
 STEPS: dict[str, type] = {
     "resize": Resize,
     "center_crop": CenterCrop,
+    "random_crop": RandomCrop,
     "random_resized_crop": RandomResizedCrop,
     "horizontal_flip": HorizontalFlip,
 }
@@ -152,6 +162,12 @@ def _step(name: str, options: dict | None) -> Step:
         if parameter.default is parameter.empty and key not in options:
             raise UserError(f"The transform '{name}' needs the key '{key}'.")
     return STEPS[name](**options)
+
+
+def _padded(pixels: torch.Tensor, size: int) -> torch.Tensor:
+    missing = [max(0, size - side) for side in pixels.shape[-2:]]
+    (top, left), (bottom, right) = ([m // 2 for m in missing], [(m + 1) // 2 for m in missing])
+    return pad(pixels, (left, right, top, bottom)) if any(missing) else pixels
 
 
 def _resized(pixels: torch.Tensor, size: list[int], mode: str) -> torch.Tensor:

@@ -1,0 +1,95 @@
+"""A study's shorthand written out: the study it starts from, its fidelity, and the rows of a sweep."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from recheck.errors import UserError, nearest
+
+RECOMMENDED = "recommended"
+
+
+def merge(base: Any, over: Any) -> Any:
+    """Mappings are merged key by key; anything else, and a part of another `class` or `scheme`, is replaced."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    if any(key in over and over[key] != base.get(key) for key in ("class", "scheme")):
+        return over
+    return {**base, **{key: merge(base[key], value) if key in base else value for key, value in over.items()}}
+
+
+def with_base(
+    study: dict[str, Any],
+    path: Path,
+    paths: dict[str, Path],
+    read: Callable[[Path], dict[str, Any]],
+    seen: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """A study that says `base: <study>` is that study with changes.
+
+    Protocol, methods and fidelities are merged key by key, the rest is replaced.
+    """
+    if not isinstance(study.get("base"), str):
+        return study
+    name = study["base"]
+    if name not in paths or paths[name] == path:
+        others = [other for other in paths if paths[other] != path]
+        raise UserError(f"{path}: 'base' names no other study '{name}'; {nearest(name, others)}.")
+    if name in seen:
+        raise UserError(f"{path}: 'base' goes in a circle: {' → '.join((*seen, name))}.")
+    base = with_base(read(paths[name]), paths[name], paths, read, (*seen, name))
+    merged = {key: merge(base.get(key), study.get(key, {})) for key in ("protocol", "methods", "fidelities")}
+    return {**base, **study, **{key: value for key, value in merged.items() if value is not None}}
+
+
+def with_fidelity(study: dict[str, Any], chosen: str | None, source: str | Path) -> dict[str, Any]:
+    """The study with the changes of one of its `fidelities`: the chosen one, else the one that it names itself."""
+    known = {RECOMMENDED: {}, **(study.get("fidelities") or {})}
+    name = study.get("fidelity", RECOMMENDED)
+    if chosen is not None and "fidelities" in study:
+        name = chosen
+    if name not in known:
+        raise UserError(f"{source}: there is no fidelity '{name}'; {nearest(name, known)}.")
+    changes = known[name] or {}
+    rows = changes.get("methods", {})
+    for row in rows:
+        if row not in study["methods"]:
+            raise UserError(
+                f"{source}, fidelity '{name}': there is no method '{row}'; {nearest(row, study['methods'])}."
+            )
+    return {
+        **study,
+        "fidelity": name,
+        "protocol": merge(study["protocol"], changes.get("protocol", {})),
+        "methods": {row: merge(spec, rows.get(row, {})) for row, spec in study["methods"].items()},
+    }
+
+
+def with_sweep(study: dict[str, Any], source: str | Path) -> dict[str, Any]:
+    """The rows of a sweep: each of its methods with each of its values, called <method>_<value>."""
+    sweep = study.get("sweep")
+    if not sweep:
+        return study
+    rows: dict[str, Any] = {}
+    for method in sweep["methods"]:
+        if method not in study["methods"]:
+            raise UserError(f"{source}, 'sweep': there is no method '{method}'; {nearest(method, study['methods'])}.")
+        row = study["methods"][method]
+        for value, settings in sweep["values"].items():
+            own = {key: part for key, part in (settings or {}).items() if key != "methods"}
+            changed = merge(merge(row, own), (settings or {}).get("methods", {}).get(method, {}))
+            rows[f"{method}_{value}"] = {**changed, "label": f"{row['label']}, {value}"}
+    return {**study, "methods": rows}
+
+
+def swept(study: dict[str, Any]) -> dict[str, list[tuple[float, str]]]:
+    """Of each method of a sweep, its label's and values' rows: {label: [(value, row), …]}."""
+    sweep = study["sweep"]
+    return {
+        study["methods"][f"{method}_{first}"]["label"].removesuffix(f", {first}"): [
+            (float(value), f"{method}_{value}") for value in sweep["values"] if f"{method}_{value}" in study["methods"]
+        ]
+        for method in sweep["methods"]
+        for first in list(sweep["values"])[:1]
+        if f"{method}_{first}" in study["methods"]
+    }
