@@ -254,6 +254,81 @@ def test_a_dimension_that_differs_between_rows_is_a_range():
     assert "Concatenated 512-d" in made.markdown()
 
 
+def rows_of(text):
+    return [cells_of(line) for line in text.splitlines() if line.startswith("|")]
+
+
+def test_rows_of_different_sizes_say_which():
+    summary = summary_of(every(usual))
+    summary.loc[(summary["method"] == "pretrained") & (summary["view"] == "separated"), "dim"] = 64
+    made = tables.render(summary, "emoji", methods=METHODS, views=VIEWS, metrics=METRICS)
+    head, _, *body = rows_of(made.markdown())
+    assert head[-2:] == ["Size", "Seeds"]
+    assert [row[-2] for row in body] == ["512 / 64", "512 / 128", "512 / 128"]
+    assert pd.read_csv(io.StringIO(made.csv()))["size"].tolist() == ["512 / 64", "512 / 128", "512 / 128"]
+    assert {len(row) for row in latex_rows(made.latex())} == {7}
+    assert '<th scope="col" rowspan="2" class="size">Size</th>' in made.html()
+
+
+def test_the_size_is_shown_where_it_is_asked_for():
+    assert "Size" not in table(every(usual)).markdown()
+    values = {key: own for key, own in every(usual).items() if key[0] != "ms_miner"}
+    body = rows_of(table(values, show_size=True).markdown())[2:]
+    assert [row[-2] for row in body] == ["512 / 128", "512 / 128", "—"]
+    assert "Size" not in table({}, measured=False, quoted=tables.published(ONE), show_size=True).markdown()
+
+
+def epochs_table(**options):
+    rows = [
+        ["emoji", method, 0, view, 64, metric, 0.5 + 0.1 * (view == "best_on_test"), False]
+        for method in METHODS
+        for view in ("best_on_test", "last_epoch")
+        for metric in METRICS
+    ]
+    summary = results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
+    options = {"methods": METHODS, "views": ["best_on_test", "last_epoch"], "metrics": METRICS, **options}
+    return tables.render(summary, "emoji", **options)
+
+
+def test_what_was_selected_on_test_says_so():
+    made = epochs_table()
+    assert rows_of(made.markdown())[0][1:] == [
+        "Best epoch on test 64-d P@1",
+        "Best epoch on test 64-d MAP@R",
+        "Last epoch 64-d P@1",
+        "Last epoch 64-d MAP@R",
+        "Seeds",
+    ]
+    assert "“Best epoch on test” is selected on the test set itself" in made.caption
+    assert "selected on the test set" not in table(every(usual)).caption
+    assert tables.headline(made.frame, "P@1", "last_epoch").startswith("Highest P@1 (last epoch): ")
+
+
+def test_a_table_of_epochs_and_sizes_read_back_from_its_files_is_the_same(tmp_path):
+    quoted = {"source": "Paper A", "values": {"emoji": {"triplet": {"best_on_test": {"P@1": 61.25}}}}}
+    made = epochs_table(quoted=tables.published(quoted), show_size=True, name="quick-emoji")
+    folder = tmp_path / "quick" / "emoji"
+    folder.mkdir(parents=True)
+    (folder / "table.csv").write_text(made.csv(), encoding="utf-8")
+    (folder / "table.md").write_text(made.markdown(), encoding="utf-8")
+    again = tables.read(folder / "table.csv", folder / "table.md")
+    for kind in ("csv", "markdown", "latex", "html"):
+        assert getattr(again, kind)() == getattr(made, kind)(), kind
+    assert {len(row) for row in latex_rows(made.latex())} == {7}
+
+
+def test_facts_of_queries_and_a_gallery():
+    index = pd.DataFrame({"label": [0, 0, 1, 1, 2, 2, 2]})
+    split = {"folds": [{"train": [0, 1], "query": [2, 4], "gallery": [3, 5, 6]}]}
+    facts = results.split_facts(split, index)
+    assert facts["gallery_images"] == 3
+    line = tables.caption("shop", **facts)
+    assert line.startswith(
+        "shop: 2 queries of 2 classes, all of them unseen in training, each searched for among 3 gallery images. "
+    )
+    assert results.test_images(split).tolist() == [2, 4]
+
+
 ONE = {"source": "Paper A", "values": {"emoji": {"triplet": {"concatenated": {"P@1": 61.25, "MAP@R": 40.0}}}}}
 TWO = {"source": "Paper B", "values": {"emoji": {"triplet": {"concatenated": {"P@1": 59.0, "MAP@R": 40.0}}}}}
 

@@ -156,6 +156,7 @@ RESERVED = (
     "convert",
     "embed",
     "evaluate",
+    "evaluate_epochs",
     "table",
     "figure",
     "page",

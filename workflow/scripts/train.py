@@ -47,7 +47,14 @@ with job(snakemake) as log:
     except Interrupted as interruption:
         log.warning("%s", interruption)
         sys.exit(interruption.exit_code)
-    save_model(snakemake.output.model, outcome.weights, configuration["model"], data)
+    save_model(
+        snakemake.output.model,
+        outcome.weights,
+        configuration["model"],
+        data,
+        num_classes=run.num_classes,
+        best_on_test=outcome.best_on_test,
+    )
     write_history(snakemake.output.history, outcome.history)
     write_json(
         snakemake.output.record,
@@ -61,6 +68,7 @@ with job(snakemake) as log:
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
+            **({"best_on_test": outcome.best_row} if outcome.best_on_test else {}),
             **machine(device, snakemake.threads),
             "wall_seconds": round(time.perf_counter() - started, 1),
         },

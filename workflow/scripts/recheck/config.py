@@ -18,7 +18,8 @@ from referencing import Registry, Resource
 
 from recheck.data.splits import SCHEMES, check_scheme
 from recheck.errors import UserError, nearest
-from recheck.evaluation.metrics import check_names
+from recheck.evaluation.metrics import CLUSTERING, check_names
+from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH
 from recheck.files import fingerprint
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -27,6 +28,7 @@ TRAINING_KEYS = (
     "model",
     "transforms",
     "sampler",
+    "relabel",
     "forward",
     "loss",
     "miner",
@@ -264,6 +266,7 @@ def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
             run, source = resolve(study, dataset, method), f"{path}, method '{method}'"
             _check_released(run.get("released"), run, method, source)
             _check_run(run, source)
+            _check_views(study["views"], run, source)
     return study
 
 
@@ -352,12 +355,37 @@ def merge(base: Any, over: Any) -> Any:
 def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
     """What a run's checkpoint depends on, and how images are embedded by it."""
     keys = RELEASED_KEYS if resolved.get("released") else TRAINING_KEYS
-    return {key: resolved[key] for key in keys if resolved.get(key) is not None}
+    part = {key: resolved[key] for key in keys if resolved.get(key) is not None}
+    if "relabel" in part:
+        part["relabel"] = {**part["relabel"], "members": folds_of(resolved)}
+    # how metrics are computed is a setting of the run only where they choose its checkpoint or are watched
+    watched = {name for names in watched_metrics(part.get("selection", {})).values() for name in names}
+    how = _how_evaluated(resolved, clusters=bool(watched & set(CLUSTERING))) if watched else {}
+    return part | ({"evaluation": how} if how else {})
+
+
+def watched_metrics(selection: dict[str, Any]) -> dict[str, list[str]]:
+    """The metrics of each role that a run is evaluated on while it is trained; those that select first."""
+    found = {selection["role"]: [selection["metric"], *selection.get("also", [])]} if selection.get("role") else {}
+    for role, names in selection.get("watch", {}).items():
+        found[role] = [*found.get(role, []), *names]
+    return {role: list(dict.fromkeys(names)) for role, names in found.items()}
+
+
+def _how_evaluated(resolved: dict[str, Any], clusters: bool = True) -> dict[str, Any]:
+    """What `evaluation` says of how metrics are computed, where it differs from the default."""
+    evaluation = resolved["evaluation"]
+    how = {} if evaluation.get("normalise", True) else {"normalise": False}
+    return how | ({"clustering": evaluation["clustering"]} if clusters and evaluation.get("clustering") else {})
 
 
 def evaluation_part(resolved: dict[str, Any]) -> dict[str, Any]:
     """What a run is evaluated with: a change of the table's columns is not among it."""
-    return {"metrics": resolved["evaluation"]["metrics"], "reduction": resolved.get("reduction")}
+    part = {"metrics": resolved["evaluation"]["metrics"], "reduction": resolved.get("reduction")}
+    selection, trained = resolved["selection"], resolved["schedule"]["epochs"] and not resolved.get("released")
+    if trained and selection.get("role") == "test":
+        part["select"] = selection["metric"]
+    return part | _how_evaluated(resolved)
 
 
 def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
@@ -402,6 +430,7 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         "evaluation.table": evaluation["table"],
         "selection.metric": [selection["metric"]] if "metric" in selection else [],
         "selection.also": selection.get("also", []),
+        **{f"selection.watch.{role}": names for role, names in selection.get("watch", {}).items()},
     }
     for key, names in metrics.items():
         try:
@@ -459,6 +488,26 @@ def _check_split(resolved: dict[str, Any], source: str) -> None:
             f"{source}: 'selection.role' is '{role}', but the split scheme {name} has only {', '.join(roles)}; leave "
             "'role' out to take the last epoch."
         )
+    for watched in resolved["selection"].get("watch", {}):
+        if roles is not None and watched not in roles:
+            raise UserError(
+                f"{source}: 'selection.watch' names '{watched}', but the split scheme {name} has only "
+                f"{', '.join(roles)}."
+            )
+
+
+def _check_views(views: list[str], resolved: dict[str, Any], source: str) -> None:
+    """A column that is called after an epoch must show that epoch."""
+    if resolved.get("released") or not resolved["schedule"]["epochs"]:
+        return
+    role = resolved["selection"].get("role")
+    if BEST_ON_TEST in views and role != "test":
+        raise UserError(f"{source}: the view '{BEST_ON_TEST}' needs 'selection: {{role: test, metric: …}}'.")
+    if LAST_EPOCH in views and role not in (None, "test"):
+        raise UserError(
+            f"{source}: the view '{LAST_EPOCH}' shows no last epoch if 'selection.role' is '{role}'; use 'test', leave "
+            "'role' out, or show 'concatenated'."
+        )
 
 
 def _check_batches(resolved: dict[str, Any], source: str) -> None:
@@ -474,6 +523,11 @@ def _check_batches(resolved: dict[str, Any], source: str) -> None:
     if loss == "WithinPairLoss" and not forward:
         raise UserError(
             f"{source}: the loss 'WithinPairLoss' needs several views: add 'forward: {{class: MultiView, …}}'."
+        )
+    parts = (resolved.get("forward") or {}).get("parts", 1)
+    if forward == "InTurns" and sampler["batch"] % parts:
+        raise UserError(
+            f"{source}: 'forward' cuts batches of {sampler['batch']} into {parts} parts, which is no divisor."
         )
     if forward == "MultiView" and miner:
         raise UserError(f"{source}: a miner can't look at several views of an image: remove 'miner' or 'forward'.")

@@ -14,6 +14,7 @@ class LinearProjector(nn.Linear):
 
     def __init__(self, features: int, dim: int = 2048):
         super().__init__(features, dim, bias=False)
+        self.dim = dim
 
     def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
         return unit(super().forward(embeddings), 1e-12)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from recheck.config import RELEASED, resolve
+from recheck.config import RELEASED, resolve, watched_metrics
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
@@ -79,6 +79,7 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         scale=scale(study, dataset),
         measured=study.get("variant") != PUBLISHED,
         released=released(study),
+        show_size=_settings(study, dataset)["evaluation"].get("show_size", False),
     )
 
 
@@ -136,8 +137,7 @@ def figure(
         return (_map if name == "map" else _gallery)(study, dataset, inputs, reference, files)
     common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
     if name == "curves":
-        selection = _settings(study, dataset)["selection"]
-        column = f"{selection['role']}_{selection['metric']}" if selection.get("role") else None
+        column = _drawn_metric(_settings(study, dataset)["selection"])
         chosen = results.chosen_epochs(results.read_runs(inputs.runs))
         return figures.curves(results.read_histories(inputs.histories), selection=column, chosen=chosen, **common)
     summary = results.summarise(_evaluations(study, inputs))
@@ -165,6 +165,13 @@ def figure(
     )
 
 
+def _drawn_metric(selection: Mapping[str, Any]) -> str | None:
+    """The history's column of the metric that selects; where none does, of one that is watched, first of test."""
+    watched = watched_metrics(selection)
+    role = selection.get("role") or ("test" if "test" in watched else next(iter(watched), None))
+    return f"{role}_{watched[role][0]}" if role else None
+
+
 @dataclass(frozen=True)
 class _Shown:
     """The test images and, by label, their embeddings under the untrained model and the best trained one."""
@@ -183,8 +190,11 @@ def _shown(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: st
     embeddings = {}
     for method in (reference, best(study, dataset, inputs, reference)):
         if method in files:
-            reduction = resolve(study, dataset, method).get("reduction")
-            embeddings[labels(study)[method]] = results.concatenated_view(files[method], reduction)
+            settings = resolve(study, dataset, method)
+            unit = settings["evaluation"].get("normalise", True)
+            embeddings[labels(study)[method]] = results.concatenated_view(
+                files[method], settings.get("reduction"), unit
+            )
     if not embeddings:
         raise UserError(
             f"No embeddings of dataset '{dataset}' to show: evaluate a method of study '{study['name']}' first."

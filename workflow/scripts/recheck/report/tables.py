@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, VIEWS
+
 MISSING, FAILED, NOT_RUN = "—", "failed", "not run"
 PLUS_MINUS, MINUS, OR = "±", "−", " / "
-CSV_COLUMN = re.compile(r"(?P<view>[^_]+)_(?P<metric>.+?)_(status|published)")
+CSV_COLUMN = re.compile(rf"(?P<view>{'|'.join(VIEWS)}|[^_]+)_(?P<metric>.+?)_(status|published)")
+# Where a view's own name is no word.
+VIEW_NAMES = {BEST_ON_TEST: "best epoch on test", LAST_EPOCH: "last epoch"}
 OURS, PUBLISHED, DIFFERENCE = "ours", "published", "difference"
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -143,6 +147,7 @@ class Table:
     caption: str
     name: str
     measured: bool = True
+    show_size: bool = False
 
     @property
     def has_published(self) -> bool:
@@ -159,12 +164,19 @@ class Table:
         pairs = self.frame[["view", "metric"]].drop_duplicates().itertuples(index=False, name=None)
         return [Column(view, metric, kind) for view, metric in pairs for kind in kinds]
 
+    @property
+    def has_size(self) -> bool:
+        """Whether each row says the size of its embeddings: where rows differ, or a study asks for it."""
+        dims = self.frame.groupby("view")["dim"].nunique()
+        return self.measured and (self.show_size or bool((dims > 1).any()))
+
     def view_title(self, view: str) -> str:
         """The view with the dimension its embeddings really have; a range if rows differ."""
+        name = view_name(view).capitalize()
         dims = sorted({int(dim) for dim in self.frame.loc[self.frame["view"] == view, "dim"].dropna()})
         if not dims:
-            return view.capitalize()
-        return f"{view.capitalize()} {dims[0]}-d" if len(dims) == 1 else f"{view.capitalize()} {dims[0]}–{dims[-1]}-d"
+            return name
+        return f"{name} {dims[0]}-d" if len(dims) == 1 else f"{name} {dims[0]}–{dims[-1]}-d"
 
     def title(self, column: Column) -> str:
         """A column's title where its neighbours say the rest."""
@@ -175,13 +187,19 @@ class Table:
         views = dict.fromkeys(column.view for column in self.columns)
         return [(self.view_title(view), [c for c in self.columns if c.view == view]) for view in views]
 
-    def rows(self) -> list[tuple[str, list[Cell], str]]:
-        """Label, cells and seeds of each method, as text."""
+    @property
+    def ends(self) -> list[str]:
+        """Titles of the last columns, which are no metrics."""
+        return ["Size"] * self.has_size + ["Seeds"] * self.measured
+
+    def rows(self) -> list[tuple[str, list[Cell], list[str]]]:
+        """Label, cells, and what stands in the last columns of each method, as text."""
         rows = []
         for _, part in self.frame.groupby("method", sort=False):
             at = {(row.view, row.metric): row for row in part.itertuples()}
             cells = [_cell(at[column.view, column.metric], column.kind, self.measured) for column in self.columns]
-            rows.append((str(part["label"].iloc[0]), cells, _seeds(part)))
+            ends = [_size(part)] * self.has_size + [_seeds(part)] * self.measured
+            rows.append((str(part["label"].iloc[0]), cells, ends))
         return rows
 
     def markdown(self) -> str:
@@ -190,11 +208,11 @@ class Table:
             for column in columns:
                 kind = self.title(column) if column.kind != OURS and self.measured else ""
                 titles.append(f"{group} {column.metric} {kind}".rstrip())
-        head = ["Method", *titles, *["Seeds"] * self.measured]
+        head = ["Method", *titles, *self.ends]
         body = []
-        for label, cells, seeds in self.rows():
+        for label, cells, ends in self.rows():
             texts = [f"**{cell.text}**" if cell.bold else cell.text for cell in cells]
-            body.append([label.replace("|", r"\|"), *texts, *[seeds] * self.measured])
+            body.append([label.replace("|", r"\|"), *texts, *ends])
         widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
         rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
         lines = [_markdown_line(row, widths) for row in [head, rule, *body]]
@@ -207,6 +225,8 @@ class Table:
             line: dict[str, object] = {"method": method, "label": part["label"].iloc[0]}
             if self.measured:
                 line |= {"seeds": _seed_count(part), "planned_seeds": part["planned"].iloc[0]}
+            if self.has_size:
+                line["size"] = _size(part)
             for row in part.itertuples():
                 prefix = f"{row.view}_{row.metric}"
                 if self.measured:
@@ -245,19 +265,19 @@ class Table:
             r"\small",
             r"\setlength{\tabcolsep}{4pt}",
             r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{l{'r' * len(places)}{'r' * self.measured}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(places)}{'r' * len(self.ends)}}}",
             r"\toprule",
-            _latex_line(["", *top, *[""] * self.measured]),
+            _latex_line(["", *top, *[""] * len(self.ends)]),
             " ".join(rules),
-            _latex_line(["Method", *head, *["Seeds"] * self.measured]),
+            _latex_line(["Method", *head, *self.ends]),
             r"\midrule",
         ]
-        for number, (label, cells, seeds) in enumerate(self.rows()):
+        for number, (label, cells, ends) in enumerate(self.rows()):
             lines += [r"\addlinespace"] * (self.compares and number > 0)
             values = [_latex_cell(cells[place]) for place in places]
-            lines.append(_latex_line([latex_escape(label), *values, *[latex_escape(seeds)] * self.measured]))
+            lines.append(_latex_line([latex_escape(label), *values, *map(latex_escape, ends)]))
             if self.compares:
-                lines += _latex_quotes([cells[place + 1 : place + 3] for place in places])
+                lines += _latex_quotes([cells[place + 1 : place + 3] for place in places], len(ends))
         below = " Below each value, smaller: the published one, and Δ in brackets." if self.compares else ""
         return "\n".join(
             [
@@ -281,9 +301,9 @@ class Table:
             for _, columns in groups
             for column, first in zip(columns, [" first", *[""] * len(columns)], strict=False)
         )
-        end = '<th scope="col" rowspan="2" class="seeds">Seeds</th>' if self.measured else ""
+        end = "".join(f'<th scope="col" rowspan="2" class="{title.lower()}">{title}</th>' for title in self.ends)
         body = []
-        for label, cells, seeds in self.rows():
+        for label, cells, ends in self.rows():
             firsts = [" first" if n == 0 else "" for _, columns in groups for n in range(len(columns))]
             texts = [
                 f'<td class="{column.kind}{first}">'
@@ -291,7 +311,10 @@ class Table:
                 + "</td>"
                 for column, cell, first in zip(self.columns, cells, firsts, strict=True)
             ]
-            last = f'<td class="seeds">{html_escape(seeds)}</td>' if self.measured else ""
+            last = "".join(
+                f'<td class="{title.lower()}">{html_escape(text)}</td>'
+                for title, text in zip(self.ends, ends, strict=True)
+            )
             body.append(f'<tr><th scope="row">{html_escape(label)}</th>{"".join(texts)}{last}</tr>')
         return (
             f'<table><thead><tr><th scope="col" rowspan="2">Method</th>{top}{end}</tr><tr>{titles}</tr></thead>'
@@ -316,6 +339,8 @@ def caption(
     sources: Sequence[str] = (),
     measured: bool = True,
     released: bool = False,
+    gallery_images: int | None = None,
+    best_on_test: bool = False,
 ) -> str:
     """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted.
 
@@ -328,7 +353,10 @@ def caption(
     parts = [f"{dataset}."]
     if test_images is not None:
         unseen = ", all of them unseen in training" if unseen_classes else ""
-        parts = [f"{dataset}: {test_images:,} test images of {test_classes:,} classes{unseen}."]
+        what, among = "test images", ""
+        if gallery_images is not None:
+            what, among = "queries", f", each searched for among {gallery_images:,} gallery images"
+        parts = [f"{dataset}: {test_images:,} {what} of {test_classes:,} classes{unseen}{among}."]
     if folds:
         many = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
         parts.append(f"{many} {train_images:,} images of {train_classes:,} classes.")
@@ -344,6 +372,11 @@ def caption(
         parts.append("Measured here with one seed, so without an interval (± appears with two or more).")
     if seeds:
         parts.append("Bold: the best measured here.")
+    if best_on_test:
+        parts.append(
+            "“Best epoch on test” is selected on the test set itself: it can be compared only with published values "
+            "that were selected so too, and says less about new images than “Last epoch”, which is not selected."
+        )
     if released:
         parts.append("Rows marked “released” are checkpoints published by others, evaluated here and not trained here.")
     if not_run:
@@ -361,7 +394,7 @@ def headline(table: pd.DataFrame, metric: str, view: str, reference: str | None 
     if trained.empty:
         return ""
     best = trained.loc[trained["mean"].idxmax()]
-    sentence = f"Highest {metric} ({view}): {best['label']}, {best['mean']:.2f}\u00a0%"
+    sentence = f"Highest {metric} ({view_name(view)}): {best['label']}, {best['mean']:.2f}\u00a0%"
     base = rows[rows["method"] == reference]
     if not base.empty:
         sentence += f"; untrained ({base['label'].iloc[0]}): {base['mean'].iloc[0]:.2f}\u00a0%"
@@ -381,7 +414,7 @@ def _latex_cell(cell: Cell) -> str:
     return rf"\textbf{{{text}}}" if cell.bold else text
 
 
-def _latex_quotes(pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
+def _latex_quotes(pairs: Sequence[tuple[Cell, Cell]], ends: int = 1) -> list[str]:
     """What was published and how far ours is from it, in small type; a second document takes a line of its own.
 
     Beside the first, the one row in which two documents disagree would widen every column.
@@ -392,7 +425,7 @@ def _latex_quotes(pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
         signed = "" if difference.text == MISSING else f" (${difference.text.replace(MINUS, '-')}$)"
         stacks.append([latex_escape(first) + signed, *(f"/ {other}" for other in others)])
     return [
-        _latex_line(["", *(rf"{{\scriptsize {text}}}" if text else "" for text in texts), ""])
+        _latex_line(["", *(rf"{{\scriptsize {text}}}" if text else "" for text in texts), *[""] * ends])
         for texts in itertools.zip_longest(*stacks, fillvalue="")
     ]
 
@@ -417,6 +450,16 @@ def _number(value: float) -> str:
 def _signed(value: float) -> str:
     text = f"{value:+.2f}"
     return "0.00" if text in ("+0.00", "-0.00") else text.replace("-", MINUS)
+
+
+def view_name(view: str) -> str:
+    return VIEW_NAMES.get(view, view)
+
+
+def _size(part: pd.DataFrame) -> str:
+    """The size of a row's embeddings, in every view if they differ; a dash if nothing was measured."""
+    dims = dict.fromkeys(int(dim) for dim in part["dim"].dropna())
+    return OR.join(map(str, dims)) or MISSING
 
 
 def _seed_count(part: pd.DataFrame) -> int:
@@ -459,6 +502,7 @@ def render(
     scale: str = "",
     measured: bool = True,
     released: Collection[str] = (),
+    show_size: bool = False,
 ) -> Table:
     """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()`` and ``.html()``.
 
@@ -486,9 +530,10 @@ def render(
         sources=here,
         measured=measured,
         released=bool(released),
+        best_on_test=BEST_ON_TEST in views,
         **(facts or {}),
     )
-    return Table(rows, line, name or dataset, measured)
+    return Table(rows, line, name or dataset, measured, show_size)
 
 
 def _not_run(rows: pd.DataFrame) -> str:
@@ -529,4 +574,5 @@ def read(csv: str | Path, markdown: str | Path) -> Table:
                 }
             )
     caption_line = Path(markdown).read_text(encoding="utf-8").rstrip("\n").rpartition("\n")[2]
-    return Table(_with_best(pd.DataFrame(rows)), caption_line, "-".join(Path(csv).parts[-3:-1]), measured)
+    name = "-".join(Path(csv).parts[-3:-1])
+    return Table(_with_best(pd.DataFrame(rows)), caption_line, name, measured, "size" in wide)

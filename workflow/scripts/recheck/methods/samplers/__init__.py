@@ -18,9 +18,10 @@ from recheck.methods.samplers.episodes import Episodes
 from recheck.methods.samplers.hierarchical import Hierarchical
 from recheck.methods.samplers.m_per_class import MPerClass
 from recheck.methods.samplers.pairs import Pairs
+from recheck.methods.samplers.passes import draw_pass
 from recheck.methods.samplers.random_class_groups import RandomClassGroups
 from recheck.methods.samplers.shuffled import Shuffled
-from recheck.registry import build
+from recheck.registry import build, takes
 
 __all__ = [
     "BalancedClasses",
@@ -36,8 +37,11 @@ Sampler = BalancedClasses | BalancedRounds | Episodes | Hierarchical | MPerClass
 
 
 def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.ndarray | None = None) -> Sampler:
-    """``super_labels``, one for each training image, are for samplers that ask for them."""
-    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels, super_labels=super_labels)
-    if not sampler.draw(np.random.RandomState(0)):
+    """``super_labels`` are for samplers that ask for them, and for these every training image must have one."""
+    modules = [sys.modules[__name__]]
+    if takes(spec, "super_labels", modules, "sampler") and (super_labels is None or "" in super_labels):
+        raise UserError(f"sampler '{spec['class']}' needs a super-label of every training image: images.csv has none.")
+    sampler = build(spec, modules, "sampler", labels=labels, super_labels=super_labels)
+    if not draw_pass(sampler, 0, np.random.RandomState):
         raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
     return sampler
