@@ -5,9 +5,8 @@ import torch
 from cases import cases, rest
 
 from recheck.evaluation.clustering import nmi
-from recheck.evaluation.ensembles import after_each_member
 from recheck.evaluation.metrics import evaluate
-from recheck.evaluation.views import normalise
+from recheck.evaluation.views import concatenated, normalise
 from recheck.methods.losses import ExclusiveProxyNCALoss
 from recheck.methods.meta_classes import mapping, relabel
 from recheck.methods.optimisers import MXNetAdam, build_optimisers
@@ -48,7 +47,7 @@ def test_growing_ensemble(golden):
     with rest(golden, "unbiased_dreml") as stored:
         members, labels = stored.array("ens_member_embeddings"), stored.array("ens_labels")
         names = recalls(stored, "ens_recall_ks")
-        grown = after_each_member(list(members), labels, names)
+        grown = [evaluate(concatenated(members[:count]), labels, names) for count in range(1, len(members) + 1)]
         stored.check("ens_recall_after_each_member", [[100 * values[name] for name in names] for values in grown])
         whole = evaluate(normalise(stored.array("ens_concat")), labels, names)
         assert whole == grown[-1]

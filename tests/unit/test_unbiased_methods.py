@@ -1,4 +1,4 @@
-"""Samplers, optimiser, meta-classes and ensembles of the unbiased evaluation."""
+"""Samplers, optimiser and meta-classes of the unbiased evaluation."""
 
 import io
 from collections import Counter
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from recheck.errors import UserError
-from recheck.evaluation.ensembles import after_each_member, best_prefix
 from recheck.methods.meta_classes import mapping, relabel
 from recheck.methods.optimisers import MXNetAdam, build_optimisers, build_schedulers
 from recheck.methods.samplers import Shuffled, build_sampler
@@ -260,20 +259,3 @@ def test_meta_classes_of_members_are_independent():
     assert relabel(np.array([3, 3, 99]), made, 7).tolist() == [made[7, 3], made[7, 3], made[7, 99]]
     with pytest.raises(UserError, match="at least 2"):
         mapping(5, 3, 1, 10)
-
-
-def test_a_growing_ensemble_is_its_prefixes_by_cosine():
-    rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(6), 5)
-    members = [np.eye(6, 4)[labels] + rng.normal(size=(30, 4)) for _ in range(4)]
-    members = [member / np.linalg.norm(member, axis=1, keepdims=True) for member in members]
-    grown = after_each_member(members, labels, ["R@1", "R@4"])
-    for number, values in enumerate(grown, start=1):
-        joined = np.concatenate(members[:number], axis=1)
-        cosine = joined @ joined.T / number
-        np.fill_diagonal(cosine, -2)
-        order = np.argsort(-cosine, axis=1)
-        for k in (1, 4):
-            assert values[f"R@{k}"] == pytest.approx((labels[order[:, :k]] == labels[:, None]).any(axis=1).mean())
-    assert best_prefix(grown, "R@1") == 1 + np.argmax([values["R@1"] for values in grown])
-    assert best_prefix([{"R@1": 0.5}, {"R@1": 0.7}, {"R@1": 0.7}], "R@1") == 2

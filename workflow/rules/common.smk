@@ -64,7 +64,7 @@ def study_of(name):
     base, variant = TARGETS.get(name, (name, None))
     if variant:
         return targets.as_variant(study_of(base), variant, published_of(base))
-    study = settings.load_study(name, STUDY_FILES)
+    study = settings.load_study(name, STUDY_FILES, config.get("fidelity"))
     for key in ("seeds", "methods"):
         study = settings.restrict(study, key, config.get(key))
     for dataset in study["datasets"]:
@@ -207,8 +207,11 @@ def folds_of(study, dataset, method, seed, pattern):
     ]
 
 
-def study_pages(study):
-    return f"<results>/{study}/index.html"
+def study_pages(target):
+    """The page of a study or variant, and of the studies that are made with it."""
+    name, variant = TARGETS.get(target, (target, None))
+    others = settings.included(name, STUDY_FILES) if name in STUDY_FILES and variant is None else []
+    return [f"<results>/{name}/index.html" for name in (target, *others)]
 
 
 def evaluations(study, dataset):

@@ -21,6 +21,7 @@ from recheck.errors import UserError, nearest
 from recheck.evaluation.metrics import CLUSTERING, check_names
 from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH
 from recheck.files import fingerprint
+from recheck.shorthand import merge, with_base, with_fidelity, with_sweep
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 # What a run is trained with. A change of any of these is another run; a change of anything else is not.
@@ -44,7 +45,7 @@ RELEASED_KEYS = ("model", "transforms", "sampler", "precision")
 RELEASED = "_released"
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # What a study says of a row or a dataset that is no setting of its runs.
-NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as")
+NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as", "seeds")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -251,13 +252,20 @@ def with_weights(
     return {**resolved, "model": {**resolved["model"], "backbone": backbone}}
 
 
-def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
-    """A study, checked on its own: shape, spelling of metrics and of the library's class names."""
+def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -> dict[str, Any]:
+    """A study, checked on its own: shape, spelling of metrics and of the library's class names.
+
+    ``fidelity`` is chosen instead of the study's own, where it has any to choose from.
+    """
     if name not in paths:
         raise UserError(f"There is no study '{name}'; {nearest(name, paths)} (config/studies/*.yaml).")
     path = paths[name]
-    study = _with_base(read_yaml(path), path, paths)
+    study = with_base(read_yaml(path), path, paths, read_yaml)
     validate(study, "study", path)
+    study = with_sweep(with_fidelity(study, fidelity, path), path)
+    for other in study.get("includes") or []:
+        if other not in paths or other == name:
+            raise UserError(f"{path}: 'includes' names no other study '{other}'; {nearest(other, paths)}.")
     study = {"name": name, "views": ["concatenated", "separated"], **study}
     study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
     for method in study["methods"]:
@@ -276,9 +284,17 @@ def published_file(name: str, paths: dict[str, Path]) -> str | None:
     None also for a study that can't be read: what is wrong with it is said when it is asked for, not before.
     """
     try:
-        return _with_base(read_yaml(paths[name]), paths[name], paths).get("published")
+        return with_base(read_yaml(paths[name]), paths[name], paths, read_yaml).get("published")
     except UserError:
         return None
+
+
+def included(name: str, paths: dict[str, Path]) -> list[str]:
+    """The studies that are made together with a study; none of one that can't be read, as above."""
+    try:
+        return with_base(read_yaml(paths[name]), paths[name], paths, read_yaml).get("includes") or []
+    except UserError:
+        return []
 
 
 def load_published(path: str | Path) -> list[dict[str, Any]]:
@@ -286,21 +302,6 @@ def load_published(path: str | Path) -> list[dict[str, Any]]:
     found = read_yaml(path)
     validate(found, "published", path)
     return found["documents"]
-
-
-def _with_base(study: dict[str, Any], path: Path, paths: dict[str, Path]) -> dict[str, Any]:
-    """A study that says `base: <study>` is that study with changes: protocol and methods key by key, the rest whole."""
-    if not isinstance(study.get("base"), str):
-        return study
-    name = study["base"]
-    if name not in paths or paths[name] == path:
-        others = [other for other in paths if paths[other] != path]
-        raise UserError(f"{path}: 'base' names no other study '{name}'; {nearest(name, others)}.")
-    base = read_yaml(paths[name])
-    if "base" in base:
-        raise UserError(f"{path}: 'base' is '{name}', which has a base itself; name that one, '{base['base']}'.")
-    merged = {key: merge(base.get(key), study.get(key, {})) for key in ("protocol", "methods")}
-    return {**base, **study, **merged}
 
 
 def _check_tuned(study: dict[str, Any], dataset: str, method: str, path: Path) -> None:
@@ -341,15 +342,6 @@ def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
         own = {key: value for key, value in layer.items() if key not in NOT_SETTINGS}
         resolved = merge(resolved, own)
     return resolved
-
-
-def merge(base: Any, over: Any) -> Any:
-    """Mappings are merged key by key; anything else, and a part of another `class` or `scheme`, is replaced."""
-    if not (isinstance(base, dict) and isinstance(over, dict)):
-        return over
-    if any(key in over and over[key] != base.get(key) for key in ("class", "scheme")):
-        return over
-    return {**base, **{key: merge(base[key], value) if key in base else value for key, value in over.items()}}
 
 
 def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
@@ -399,8 +391,8 @@ def folds_of(resolved: dict[str, Any]) -> int:
 
 
 def seeds_of(study: dict[str, Any], method: str) -> list[int]:
-    """The seeds of a row; checkpoints that others have released are there once."""
-    return study["seeds"][:1] if method.endswith(RELEASED) else study["seeds"]
+    """The seeds of a row: the study's, or the first so many; checkpoints that others have released are there once."""
+    return study["seeds"][:1] if method.endswith(RELEASED) else study["seeds"][: study["methods"][method].get("seeds")]
 
 
 def own_files(configuration: Any) -> list[str]:
@@ -448,7 +440,13 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         raise UserError(f"{source}: 'transforms.resize' needs either 'shorter' or 'exact'.")
     loss, miner = resolved.get("loss") or {}, resolved.get("miner") or {}
     inner = loss.get("loss") if isinstance(loss.get("loss"), dict) else {}
-    for part, spec, library in (("loss", loss, "losses"), ("loss.loss", inner, "losses"), ("miner", miner, "miners")):
+    parts = (
+        ("loss", loss, "losses"),
+        ("loss.loss", inner, "losses"),
+        ("miner", miner, "miners"),
+        ("sampler", resolved["sampler"], "samplers"),
+    )
+    for part, spec, library in parts:
         name, known = spec.get("class"), _part_classes(library)
         if name and ":" not in name and known and name not in known:
             raise UserError(f"{source}: unknown class '{name}' in '{part}'; {nearest(name, known)}, or 'module:Class'.")
@@ -540,7 +538,9 @@ def _check_batches(resolved: dict[str, Any], source: str) -> None:
 
 def _part_classes(library: str) -> list[str]:
     """The names a part may have without a colon: pytorch-metric-learning's, and our own losses."""
-    own = _library_classes("recheck.methods", library) if library == "losses" else []
+    own = _library_classes("recheck.methods", library)
+    if library == "samplers":
+        return own
     return [*own, *_library_classes("pytorch_metric_learning", library)]
 
 

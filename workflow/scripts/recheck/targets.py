@@ -84,9 +84,13 @@ def for_methods(documents: list[dict[str, Any]], study: dict[str, Any]) -> list[
     return [
         {
             **document,
-            "values": {
-                dataset: {method: values[row] for method, row in rows.items() if row in values}
-                for dataset, values in document["values"].items()
+            **{
+                key: {
+                    dataset: {method: own[row] for method, row in rows.items() if row in own}
+                    for dataset, own in document[key].items()
+                }
+                for key in ("values", "notes")
+                if key in document
             },
         }
         for document in documents

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from recheck.errors import UserError, nearest
-from recheck.evaluation import clustering
-from recheck.evaluation.metrics import CLUSTERING, evaluate
+from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.reduction import reduce
 from recheck.evaluation.search import checked
 
@@ -49,14 +48,8 @@ class Measure:
         first = len(embeddings) - self.gallery
         queries, labels = embeddings[:first], self.labels[:first]
         against = (embeddings[first:], self.labels[first:]) if self.gallery else (None, None)
-        by_clusters = [name for name in metrics if self.clusters and name in CLUSTERING]
-        by_default = [name for name in metrics if name not in by_clusters]
-        values = {}
-        if by_default:
-            values |= evaluate(queries, labels, by_default, *against, device=self.device, seed=self.seed)
-        if by_clusters:
-            values |= clustering.evaluate(queries, labels, by_clusters, self.seed, settings=dict(self.clusters))
-        return {name: values[name] for name in metrics}
+        settings = {"device": self.device, "seed": self.seed, "clusters": self.clusters}
+        return evaluate(queries, labels, metrics, *against, **settings)
 
 
 def separated(

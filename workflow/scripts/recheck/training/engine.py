@@ -308,7 +308,8 @@ class Run:
 
     @property
     def _selects(self) -> bool:
-        return self.trains and self.selection.get("role") is not None
+        """Of an ensemble the number of members is selected, when all are there, and no epoch."""
+        return self.trains and self.selection.get("role") is not None and self.selection.get("what") != "members"
 
     def _evaluates(self, epoch: int) -> bool:
         last = epoch == self.schedule["epochs"]
