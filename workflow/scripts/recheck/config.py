@@ -21,7 +21,7 @@ from recheck.errors import UserError, nearest
 from recheck.evaluation.metrics import CLUSTERING, check_names
 from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH
 from recheck.files import fingerprint
-from recheck.shorthand import merge, with_base, with_fidelity, with_sweep
+from recheck.shorthand import merge, with_base, with_borrowed_rows, with_fidelity, with_sweep
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 # What a run is trained with. A change of any of these is another run; a change of anything else is not.
@@ -261,6 +261,8 @@ def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -
         raise UserError(f"There is no study '{name}'; {nearest(name, paths)} (config/studies/*.yaml).")
     path = paths[name]
     study = with_base(read_yaml(path), path, paths, read_yaml)
+    if isinstance(study.get("methods"), dict):
+        study = with_borrowed_rows(study, path, paths, read_yaml)
     validate(study, "study", path)
     study = with_sweep(with_fidelity(study, fidelity, path), path)
     for other in study.get("includes") or []:

@@ -1,4 +1,4 @@
-"""A study's shorthand written out: the study it starts from, its fidelity, and the rows of a sweep."""
+"""A study's shorthand written out: the study it starts from, rows of other studies, fidelity, the rows of a sweep."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Any
 from recheck.errors import UserError, nearest
 
 RECOMMENDED = "recommended"
+# What a row takes with it to another study; all else is the protocol's there.
+OF_A_METHOD = ("label", "loss", "miner", "forward", "sampler", "relabel", "folds", "model")
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -40,6 +42,43 @@ def with_base(
     base = with_base(read(paths[name]), paths[name], paths, read, (*seen, name))
     merged = {key: merge(base.get(key), study.get(key, {})) for key in ("protocol", "methods", "fidelities")}
     return {**base, **study, **{key: value for key, value in merged.items() if value is not None}}
+
+
+def with_borrowed_rows(
+    study: dict[str, Any], path: Path, paths: dict[str, Path], read: Callable[[Path], dict[str, Any]]
+) -> dict[str, Any]:
+    """Rows that say `from: <study>` are that study's rows of the same name, under this study's protocol.
+
+    A row brings its loss, miner, sampler, forward pass, head and the optimiser of the loss's own parameters; batches,
+    rates, schedule, transforms and backbone are the protocol's, unless the row says otherwise.
+    """
+    methods = {}
+    for method, own in study["methods"].items():
+        methods[method] = own
+        if not isinstance(own, dict) or "from" not in own:
+            continue
+        name = own["from"]
+        if name not in paths or paths[name] == path:
+            raise UserError(f"{path}, method '{method}': 'from' names no other study '{name}'; {nearest(name, paths)}.")
+        rows = with_base(read(paths[name]), paths[name], paths, read)["methods"]
+        if method not in rows:
+            raise UserError(f"{path}: study '{name}' has no method '{method}'; {nearest(method, rows)}.")
+        layers = {"": rows[method], **(rows[method].get("datasets") or {})}
+        taken = {layer: _of_a_method(settings or {}) for layer, settings in layers.items()}
+        row = taken.pop("")
+        if any(taken.values()):
+            row["datasets"] = taken
+        methods[method] = merge(row, {key: value for key, value in own.items() if key != "from"})
+    return {**study, "methods": methods}
+
+
+def _of_a_method(settings: dict[str, Any]) -> dict[str, Any]:
+    taken = {key: settings[key] for key in OF_A_METHOD if key in settings}
+    if head := (taken.pop("model", None) or {}).get("head"):
+        taken["model"] = {"head": head}
+    if loss := (settings.get("optimisers") or {}).get("loss"):
+        taken["optimisers"] = {"loss": loss}
+    return taken
 
 
 def with_fidelity(study: dict[str, Any], chosen: str | None, source: str | Path) -> dict[str, Any]:
