@@ -12,7 +12,7 @@ from snakemake.cli import parse_args
 from snakemake.logging import logger
 
 from recheck import config as settings
-from recheck import targets
+from recheck import failures, targets
 from recheck.data.resize import resize_slug
 from recheck.errors import UserError, nearest
 from recheck.files import fingerprint
@@ -35,6 +35,11 @@ wildcard_constraints:
     fold=r"\d+",
     figure="|".join(targets.FIGURES),
     resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
+
+
+def growing(amount):
+    """Of a resource such as memory: more of it with each attempt, where a profile has `retries`."""
+    return lambda wildcards, attempt: amount * attempt
 
 
 def for_users(function):

@@ -23,7 +23,7 @@ rule train:
         "../../envs/train.yaml"
     threads: 8 if GPU else 1
     resources:
-        mem_mb=8000,
+        mem_mb=growing(8000),
         runtime=1440,
         gpu=1 if GPU else 0,
     params:
@@ -54,7 +54,7 @@ rule convert:
         "../../envs/train.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=growing(4000),
         runtime=30,
     params:
         configuration=training_of,
@@ -81,8 +81,8 @@ rule embed:
         "../../envs/train.yaml"
     threads: 8 if GPU else 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=growing(8000),
+        runtime=growing(20),
         gpu=1 if GPU else 0,
     params:
         configuration=training_of,

@@ -16,7 +16,7 @@ with job(snakemake):
     source, wildcards = snakemake.input, snakemake.wildcards
     configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(snakemake.config["cpu_threads"])
     released = read_json(source.released)
     own = released["folds"][fold]
     files = {part: Path(source.released).parent / own[part]["file"] for part in ("trunk", "embedder")}
@@ -38,6 +38,6 @@ with job(snakemake):
             "data": data,
             "released": {key: value for key, value in released.items() if key != "folds"} | own,
             "best_epoch": own["epoch"],
-            **machine(torch.device("cpu"), snakemake.threads),
+            **machine(torch.device("cpu"), snakemake.config["cpu_threads"]),
         },
     )

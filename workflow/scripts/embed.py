@@ -19,7 +19,7 @@ from recheck.training.seeding import make_deterministic
 with job(snakemake):
     source, config = snakemake.input, snakemake.config
     configuration = snakemake.params.configuration
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
     device = choose_device(config["device"])
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))

@@ -25,7 +25,7 @@ with job(snakemake) as log:
     source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
     configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
     device = choose_device(config["device"])
     data = data_hashes(source.split, source.pack)
@@ -61,7 +61,7 @@ with job(snakemake) as log:
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
-            **machine(device, snakemake.threads),
+            **machine(device, config["cpu_threads"]),
             "wall_seconds": round(time.perf_counter() - started, 1),
         },
     )
