@@ -11,7 +11,7 @@ from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
 from recheck.models.embedding import load_model
 from recheck.progress import Progress
-from recheck.training.device import autocast, choose_device
+from recheck.training.device import autocast, own_device
 from recheck.training.loading import embed
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
@@ -21,7 +21,7 @@ with job(snakemake):
     configuration = snakemake.params.configuration
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = choose_device(config["device"])
+    device = own_device(config["device"], f"embed {snakemake.output[0]}")
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
     model = load_model(source.model, configuration["model"], data_hashes(source.split, source.pack), device)
     embeddings = embed(
