@@ -38,6 +38,6 @@ with job(snakemake):
             "data": data,
             "released": {key: value for key, value in released.items() if key != "folds"} | own,
             "best_epoch": own["epoch"],
-            **machine(torch.device("cpu"), snakemake.config["cpu_threads"]),
+            **machine(torch.device("cpu"), snakemake.threads),
         },
     )

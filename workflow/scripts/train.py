@@ -61,7 +61,7 @@ with job(snakemake) as log:
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
-            **machine(device, config["cpu_threads"]),
+            **machine(device, snakemake.threads),
             "wall_seconds": round(time.perf_counter() - started, 1),
         },
     )
