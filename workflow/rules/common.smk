@@ -1,7 +1,6 @@
 # No rules here: configuration, the grid of runs, and helpers that the rules share.
 import os
 import re
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -12,10 +11,11 @@ from snakemake.cli import parse_args
 from snakemake.logging import logger
 
 from recheck import config as settings
-from recheck import targets
+from recheck import failures, targets
 from recheck.data.resize import resize_slug
 from recheck.errors import UserError, nearest
 from recheck.files import fingerprint
+from recheck.training.gpus import visible_gpus
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
@@ -24,7 +24,19 @@ METHOD = r"[a-z0-9][a-z0-9_-]*"
 RELEASED, TRAINED = rf"{METHOD}{settings.RELEASED}", rf"{METHOD}(?<!{settings.RELEASED})"
 RESOURCES = workflow.pathvars.get("resources")
 RESULTS = workflow.pathvars.get("results")
-GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
+GPUS = [] if config.get("device") == "cpu" else visible_gpus()
+GPU = bool(GPUS)
+RUN_THREADS = 8 if GPU else 1
+
+if not GPU:
+    # A login node has no GPU, but its conda makes the environments (envs/train.yaml) of nodes that have.
+    os.environ.setdefault("CONDA_OVERRIDE_CUDA", "13.0")
+elif workflow.is_main_process and workflow.global_resources["_nodes"].value is None:
+    # On this machine no more jobs at once than GPUs, unless `--resources gpu=…` says otherwise, and as many cores for
+    # each as keep all of these busy.
+    limit = workflow.global_resources.setdefault("gpu", len(GPUS)).value
+    cores = workflow.global_resources["_cores"].value or RUN_THREADS
+    RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, len(GPUS)))))
 
 
 wildcard_constraints:
@@ -35,6 +47,11 @@ wildcard_constraints:
     fold=r"\d+",
     figure="|".join(targets.FIGURES),
     resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
+
+
+def growing(amount):
+    """Of a resource such as memory: more of it with each attempt, where a profile has `retries`."""
+    return lambda wildcards, attempt: amount * attempt
 
 
 def for_users(function):
@@ -236,9 +253,14 @@ def packed_of(wildcards):
     return packed(wildcards.study, wildcards.dataset, wildcards.method)
 
 
-def state_of(wildcards):
-    """Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete."""
-    return "{0}/state/{1.study}/{1.dataset}/{1.method}/seed{1.seed}/fold{1.fold}".format(RESULTS, wildcards)
+def packed_files(wildcards):
+    """In one function, because Snakemake takes longer to call one than it takes itself."""
+    folder = packed_of(wildcards)
+    return {"pack": f"{folder}/pack.json", "pixels": f"{folder}/pixels.bin"}
+
+
+# Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete.
+STATE = f"{RESULTS}/state/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fold}}"
 
 
 def training_of(wildcards):
@@ -253,7 +275,19 @@ def weights_of(wildcards):
 
 def own_of(wildcards):
     """A user's own files that a run is made with; those of config/weights are no user's."""
-    return [file for file in settings.own_files(training_of(wildcards)) if file != weights_of(wildcards)]
+    own = own_files(wildcards.study, wildcards.dataset, wildcards.method)
+    return [file for file in own if file != weights_of(wildcards)]
+
+
+def given_files(wildcards):
+    """What a run is made with besides its data."""
+    return {"own": own_of(wildcards), "weights": weights_of(wildcards)}
+
+
+@cache
+def own_files(study, dataset, method):
+    """Looked for once for all seeds and folds."""
+    return settings.own_files(settings.training_part(resolved(study, dataset, method)))
 
 
 def evaluation_of(wildcards):

@@ -24,8 +24,8 @@ rule evaluate:
         "../../envs/evaluate.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=growing(4000),
+        runtime=growing(20),
     params:
         configuration=evaluation_of,
     message:

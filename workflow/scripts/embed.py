@@ -12,7 +12,7 @@ from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
 from recheck.models.embedding import load_models
 from recheck.progress import Progress
-from recheck.training.device import autocast, choose_device
+from recheck.training.device import autocast, own_device
 from recheck.training.loading import embed
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
@@ -20,9 +20,9 @@ from recheck.training.seeding import make_deterministic
 with job(snakemake):
     source, config = snakemake.input, snakemake.config
     configuration = snakemake.params.configuration
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = choose_device(config["device"])
+    device = own_device(config["device"], f"embed {snakemake.output[0]}")
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
     roles = searched(data.roles, "test")
     embeddings = {}

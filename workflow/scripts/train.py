@@ -11,23 +11,23 @@ from recheck.files import write_json
 from recheck.job import job
 from recheck.models.embedding import save_model
 from recheck.training.checkpoint import StateFile
-from recheck.training.device import choose_device
+from recheck.training.device import own_device
 from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.record import data_hashes, machine, run_fingerprint
 from recheck.training.seeding import make_deterministic
 
-stop = StopRequest().listen()
-
 with job(snakemake) as log:
     started = time.perf_counter()
     source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
     configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = choose_device(config["device"])
+    device = own_device(config["device"], f"train {snakemake.output.model}")
+    # Not before: whoever waits for a GPU has no state to save, and may be stopped at once.
+    stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
     fingerprint = run_fingerprint(configuration, seed, fold, data)
     run = Run(

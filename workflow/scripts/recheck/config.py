@@ -546,6 +546,7 @@ def _part_classes(library: str) -> list[str]:
     return [*own, *_library_classes("pytorch_metric_learning", library)]
 
 
+@cache
 def _library_classes(package: str, subpackage: str) -> list[str]:
     """The class names that a package imports for its users, read from its source: importing it takes seconds."""
     spec = importlib.util.find_spec(package)
