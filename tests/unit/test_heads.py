@@ -65,12 +65,12 @@ def test_a_zero_output_has_a_finite_gradient():
 @pytest.mark.parametrize(
     ("rule", "std", "most"),
     [
-        ({"uniform": 0.2}, 0.01917 / math.sqrt(3), 0.01918),
-        ({"uniform": 2}, 0.06063 / math.sqrt(3), 0.06064),
-        ({"truncated_normal": 0.001}, 0.00088, 0.002),
-        ({"normal": 0.00125}, 0.00125, 0.01),
-        ({"kaiming_normal": "fan_out"}, math.sqrt(2 / 64), 1),
-        ({"kaiming_normal": "fan_in"}, math.sqrt(2 / 1024), 1),
+        ("uniform 0.2", 0.01917 / math.sqrt(3), 0.01918),
+        ("uniform 2", 0.06063 / math.sqrt(3), 0.06064),
+        ("truncated_normal 0.001", 0.00088, 0.002),
+        ("normal 0.00125", 0.00125, 0.01),
+        ("kaiming_normal fan_out", math.sqrt(2 / 64), 1),
+        ("kaiming_normal fan_in", math.sqrt(2 / 1024), 1),
     ],
 )
 def test_starts(rule, std, most):
@@ -84,10 +84,10 @@ def test_starts(rule, std, most):
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
-        ({"unifrm": 1}, "no rule 'unifrm'; did you mean 'uniform'"),
-        ("uniform", "one rule such as"),
-        ({"uniform": -1}, "'uniform' needs a number above 0, not -1"),
-        ({"kaiming_normal": 1}, "needs fan_in or fan_out, not 1"),
+        ("unifrm 1", "no rule 'unifrm'; did you mean 'uniform'"),
+        ("uniform", "a rule and its number"),
+        ("uniform -1", "'uniform' needs a number above 0, not '-1'"),
+        ("kaiming_normal 1", "needs fan_in or fan_out, not '1'"),
     ],
 )
 def test_unknown_starts(rule, sentence):

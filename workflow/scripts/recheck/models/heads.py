@@ -15,7 +15,7 @@ from recheck.registry import build
 class Linear(nn.Linear):
     """The usual head: one linear layer, and with ``normalise`` x / sqrt(Σ x² + normalise) of its output.
 
-    ``init`` is PyTorch's own (``torch``) or a rule such as ``{uniform: 0.2}``, with which the bias starts at 0.
+    ``init`` is PyTorch's own (``torch``) or a rule such as ``uniform 0.2``, with which the bias starts at 0.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Linear(nn.Linear):
         dim: int,
         bias: bool = True,
         normalise: float | None = None,
-        init: str | dict[str, Any] = "torch",
+        init: str = "torch",
     ):
         super().__init__(features, dim, bias)
         self.dim, self.normalise = dim, normalise
@@ -69,7 +69,7 @@ class NormProxyHead(nn.Module):
         dropout: float = 0.5,
         normalise: float = 1e-10,
         binarise: bool = False,
-        init: dict[str, Any] | None = None,
+        init: str | None = None,
     ):
         super().__init__()
         self.dim, self.normalise, self.binarise = dim, normalise, binarise
@@ -77,7 +77,7 @@ class NormProxyHead(nn.Module):
         self.direction = nn.Parameter(torch.empty(dim, features))
         self.gain = nn.Parameter(torch.ones(()))
         self.dropout = nn.Dropout(dropout)
-        initialise(self.direction, init or {"truncated_normal": 0.001}, "the head 'NormProxyHead'")
+        initialise(self.direction, init or "truncated_normal 0.001", "the head 'NormProxyHead'")
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         norm = (self.direction.square().sum() + self.UNDER_THE_ROOT).sqrt()
@@ -96,7 +96,7 @@ class DiscriminativeHead(nn.Module):
         hidden: int = 64,
         dropout: float = 0.5,
         normalise: float = 1e-10,
-        init: str | dict[str, Any] | None = None,
+        init: str | None = None,
     ):
         super().__init__()
         self.dim, self.normalise = num_classes, normalise
@@ -104,7 +104,7 @@ class DiscriminativeHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(hidden, num_classes, bias=False)
         for layer in (self.hidden, self.output):
-            _start(layer, init or {"uniform": 0.2}, "the head 'DiscriminativeHead'")
+            _start(layer, init or "uniform 0.2", "the head 'DiscriminativeHead'")
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return unit(self.output(self.dropout(self.hidden(features))), self.normalise)
@@ -115,7 +115,7 @@ def build_head(spec: dict[str, Any], features: int, **known: Any) -> nn.Module:
     return build(spec, [sys.modules[__name__]], "head", features=features, **known)
 
 
-def _start(layer: nn.Linear, init: str | dict[str, Any], what: str) -> None:
+def _start(layer: nn.Linear, init: str, what: str) -> None:
     if init != "torch":
         initialise(layer.weight, init, what)
         if layer.bias is not None:

@@ -1,4 +1,4 @@
-"""How weights start, as a part of YAML: ``{uniform: 0.2}``, ``{normal: 0.01}``, ``{kaiming_normal: fan_out}``, …"""
+"""How weights start, as YAML has it: ``uniform 0.2``, ``normal 0.01``, ``kaiming_normal fan_out``, …"""
 
 import math
 from collections.abc import Callable
@@ -38,19 +38,23 @@ RULES: dict[str, Callable[[torch.Tensor, Any], None]] = {
 }
 
 
-def initialise(weight: torch.Tensor, rule: dict[str, Any], what: str) -> None:
+def initialise(weight: torch.Tensor, rule: str, what: str) -> None:
     """Fill a (fan out, fan in) matrix by a rule with its one number (or fan)."""
-    if not isinstance(rule, dict) or len(rule) != 1:
-        raise UserError(f"'init' of {what} is one rule such as {{uniform: 0.2}}, not {rule!r}.")
-    ((name, value),) = rule.items()
+    name, _, given = rule.partition(" ") if isinstance(rule, str) else ("", "", "")
+    if not given:
+        raise UserError(f"'init' of {what} is a rule and its number, such as `uniform 0.2`, not {rule!r}.")
     if name not in RULES:
-        raise UserError(f"'init' of {what} has no rule '{name}'; {nearest(str(name), RULES)}.")
-    if name == "kaiming_normal":
-        valid = value in ("fan_in", "fan_out")
-    else:
-        valid = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
-    if not valid:
+        raise UserError(f"'init' of {what} has no rule '{name}'; {nearest(name, RULES)}.")
+    value = given if name == "kaiming_normal" else _number(given)
+    if value not in ("fan_in", "fan_out") if name == "kaiming_normal" else not 0 < value < math.inf:
         needs = "fan_in or fan_out" if name == "kaiming_normal" else "a number above 0"
-        raise UserError(f"'init' of {what}: '{name}' needs {needs}, not {value!r}.")
+        raise UserError(f"'init' of {what}: '{name}' needs {needs}, not '{given}'.")
     with torch.no_grad():
         RULES[name](weight, value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy
 
 from recheck.methods.losses.proxies import ProxyLoss, direction
 
-INIT = {"normal": 0.00125}
+INIT = "normal 0.00125"
 
 
 class NormProxyLoss(ProxyLoss):
@@ -23,7 +23,7 @@ class NormProxyLoss(ProxyLoss):
         temperature: float = 0.05,
         label_smoothing: float = 0.1,
         sign: str = "standard",
-        init: dict = INIT,
+        init: str = INIT,
     ):
         super().__init__(num_classes, embedding_size, init)
         self.temperature, self.label_smoothing = temperature, label_smoothing

@@ -15,7 +15,7 @@ SIGNS = ("standard", "original")
 class ProxyLoss(nn.Module):
     """Holds the raw proxies; a loss takes them at length 1. Its value is the mean over the batch of ``of_images``."""
 
-    def __init__(self, num_classes: int, embedding_size: int, init: dict):
+    def __init__(self, num_classes: int, embedding_size: int, init: str):
         super().__init__()
         if num_classes < 2:
             raise UserError(f"'{type(self).__name__}' needs at least two training classes, not {num_classes}.")

@@ -5,7 +5,7 @@ import torch
 from recheck.methods.geometry import squared_distances
 from recheck.methods.losses.proxies import ProxyLoss, direction
 
-INIT = {"normal": 0.00125}
+INIT = "normal 0.00125"
 
 
 class ExclusiveProxyNCALoss(ProxyLoss):
@@ -25,7 +25,7 @@ class ExclusiveProxyNCALoss(ProxyLoss):
         label_smoothing: float = 0.0,
         exclude_positive: bool = True,
         sign: str = "standard",
-        init: dict = INIT,
+        init: str = INIT,
     ):
         super().__init__(num_classes, embedding_size, init)
         self.multiplier, self.temperature = multiplier, temperature

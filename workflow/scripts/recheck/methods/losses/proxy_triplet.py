@@ -5,13 +5,13 @@ import torch
 from recheck.methods.geometry import squared_distances
 from recheck.methods.losses.proxies import ProxyLoss
 
-INIT = {"uniform": 0.2}
+INIT = "uniform 0.2"
 
 
 class ProxyTripletLoss(ProxyLoss):
     """Mean over images of Σ_{c ≠ y_i} max(0, |x_i − p_{y_i}|² − |x_i − p_c|² + margin), proxies at length 1."""
 
-    def __init__(self, num_classes: int, embedding_size: int, margin: float = 1.0, init: dict = INIT):
+    def __init__(self, num_classes: int, embedding_size: int, margin: float = 1.0, init: str = INIT):
         super().__init__(num_classes, embedding_size, init)
         self.margin = margin
 
