@@ -12,6 +12,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/toy.smk"
 
 
 report: "workflow/report/workflow.rst"

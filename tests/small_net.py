@@ -14,7 +14,6 @@ class SmallNet(nn.Sequential):
             nn.Conv2d(16, 32, 3, 2, bias=False),
             nn.BatchNorm2d(32),
             nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Dropout(dropout),
         )
+        self.pooling = nn.AdaptiveAvgPool2d(1)
+        self.append(nn.Flatten()).append(nn.Dropout(dropout))

@@ -201,9 +201,19 @@ def test_a_study_with_a_base_changes_protocol_and_methods_and_replaces_the_rest(
     assert small["protocol"]["transforms"]["eval"] == [{"center_crop": {"size": 32}}]
     assert small["protocol"]["transforms"]["train"] == study["protocol"]["transforms"]["train"]
     deeper = tmp_path / "deeper.yaml"
-    deeper.write_text("base: small\n", encoding="utf-8")
-    with pytest.raises(UserError, match="which has a base itself; name that one, 'quickstart'"):
-        config.load_study("deeper", {"deeper": deeper, "small": own, "quickstart": QUICKSTART})
+    deeper.write_text("base: small\nmethods: {other: }\n", encoding="utf-8")
+    fewer = config.load_study("deeper", {"deeper": deeper, "small": own, "quickstart": QUICKSTART})
+    assert fewer["seeds"] == [7] and list(fewer["methods"]) == list(study["methods"]), "an empty row is left out"
+
+
+def test_a_row_that_is_left_out_is_gone_from_the_fidelities_too(tmp_path):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    change = "{triplet: {loss: {margin: 0.3}}, arcface: {loss: {margin: 20}}}"
+    first.write_text(f"base: quickstart\nfidelities: {{code: {{methods: {change}}}}}\n", encoding="utf-8")
+    second.write_text("base: first\nmethods: {arcface: }\n", encoding="utf-8")
+    paths = {"first": first, "second": second, "quickstart": QUICKSTART}
+    study = config.load_study("second", paths, "code")
+    assert "arcface" not in study["methods"] and study["methods"]["triplet"]["loss"]["margin"] == 0.3
 
 
 def test_restricting_to_methods_and_seeds(study):

@@ -52,3 +52,17 @@ def test_heads_give_length_1_and_do_not_see_the_scale(layer):
     x = torch.randn(4, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     assert torch.allclose(layer(x).norm(dim=1), torch.ones(4, dtype=torch.float64))
     assert torch.allclose(layer(x), layer(3 * x), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_channels_with_little_signal_have_a_finite_gradient_in_every_precision(dtype):
+    """1e-3 to the power of 3 is 0 in float16, and the root's slope there is infinite."""
+    features = torch.zeros(2, 3, 4, 4, dtype=dtype)
+    features[:, 1], features[:, 2] = 0.5, 1e-3
+    features.requires_grad_()
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        pooled = build_pooling({"class": "GeM"})(features)
+    pooled.sum().backward()
+    assert pooled.dtype == torch.float32
+    assert torch.isfinite(features.grad).all()
+    assert features.grad[:, 1:].float().sum(dim=(2, 3)) == pytest.approx(1, rel=0.02)

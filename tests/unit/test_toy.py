@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from project import ROOT
 
+from recheck.config import load_toy
 from recheck.errors import UserError
-from recheck.training.toy import EXPERIMENTS, RADII, make_circles, run, train, write
+from recheck.training.toy import RADII, make_circles, run, train, write
+
+TOY = load_toy(ROOT / "config/toys/contextual_toy.yaml")
+EXPERIMENTS = TOY["experiments"]
 
 
 def test_circles():
@@ -24,7 +29,7 @@ def test_circles():
 def test_a_run_is_a_function_of_its_seed(name, tmp_path):
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    first, again, other = run(name, 30, 1, 10), run(name, 30, 1, 10), run(name, 30, 2, 10)
+    first, again, other = (run(EXPERIMENTS[name], 30, seed, 10) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before), "the global generator was touched"
     for key, value in first.items():
         assert np.array_equal(value, again[key]), key
@@ -44,6 +49,34 @@ def test_training_lowers_the_loss():
     assert sum(done) == 400
 
 
-def test_unknown_experiments_are_named():
-    with pytest.raises(UserError, match="did you mean 'contrastive'"):
-        run("contrastiv")
+def test_numbers_are_the_published_ones():
+    assert TOY["steps"] == 20_000 and TOY["points"] == 500
+    contrastive, neighbourhood = EXPERIMENTS["contrastive"], EXPERIMENTS["neighbourhood"]
+    assert (contrastive["lr"], contrastive["weight_decay"]) == (1e-4, 1e-5)
+    assert (neighbourhood["lr"], neighbourhood["weight_decay"]) == (4e-5, 1e-4)
+    part = neighbourhood["loss"]
+    assert (part["variant"], part["eps"], part["k"]) == (1, 0.05, 4)
+
+
+def test_losses_are_compared_on_the_same_points():
+    runs = [run(own, 2, 0, 10) for own in EXPERIMENTS.values()]
+    for key in ("data", "data_labels", "points", "labels"):
+        assert np.array_equal(runs[0][key], runs[1][key]), key
+    assert not np.array_equal(runs[0]["embeddings"], runs[1]["embeddings"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("ContextualLoss,", "ContextualLos,", "did you mean 'ContextualLoss'"),
+        ("    lr: 1e-4\n", "", "key 'lr' is missing in 'experiments.contrastive'"),
+        ("steps: 20000", "step: 20000", "did you mean 'steps'"),
+    ],
+)
+def test_mistakes_are_one_sentence(old, new, sentence, tmp_path):
+    text = (ROOT / "config/toys/contextual_toy.yaml").read_text(encoding="utf-8")
+    assert old in text
+    path = tmp_path / "mine.yaml"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError, match=sentence):
+        load_toy(path)

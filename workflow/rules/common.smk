@@ -19,6 +19,7 @@ from recheck.training.gpus import visible_gpus
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
+TOY_FILES = settings.names_in(["config/toys"])
 METHOD = r"[a-z0-9][a-z0-9_-]*"
 # rows whose models are converted, and those that are trained
 RELEASED, TRAINED = rf"{METHOD}{settings.RELEASED}", rf"{METHOD}(?<!{settings.RELEASED})"
@@ -148,7 +149,7 @@ def check_request():
             raise UserError(f"{STUDY_FILES[study]} names no 'published' values, so there are none to show.")
         if target.isidentifier() and not os.path.exists(target):
             raise UserError(
-                f"There is no study '{target}'; {nearest(target, TARGETS)} (config/studies/*.yaml)."
+                f"There is no study '{target}'; {nearest(target, [*TARGETS, *TOY_FILES])} (config/studies/*.yaml)."
             )
     for name in (requested & set(TARGETS)) or {config["study"]}:
         study_of(name)
@@ -159,6 +160,7 @@ def check_request():
 
 
 RESERVED = (
+    *TOY_FILES,
     "all",
     "data",
     "fetch",
@@ -177,6 +179,9 @@ RESERVED = (
     "table",
     "figure",
     "page",
+    "toy",
+    "toy_figure",
+    "toy_page",
     "state",
 )
 
@@ -483,3 +488,38 @@ def study_tables(wildcards):
         dataset=study_of(wildcards.study)["datasets"],
         kind=("md", "csv", "tex"),
     )
+
+
+# What the rules of toy.smk ask for
+
+TOY_NAMES = "|".join(TOY_FILES) or "none"
+TOY_PICTURES = ("data", "losses", "embeddings")
+
+
+@cache
+@for_users
+def toy_of(name):
+    return settings.load_toy(TOY_FILES[name])
+
+
+@for_users
+def toy_settings(wildcards):
+    """What a run is made of; a label is not among it."""
+    toy = toy_of(wildcards.toy)
+    if wildcards.experiment not in toy["experiments"]:
+        known = nearest(wildcards.experiment, toy["experiments"])
+        raise UserError(
+            f"{TOY_FILES[wildcards.toy]}: there is no experiment '{wildcards.experiment}'; {known}."
+        )
+    own = {key: value for key, value in toy["experiments"][wildcards.experiment].items() if key != "label"}
+    return {"experiment": own, **{key: toy[key] for key in ("seed", "steps", "points")}}
+
+
+def toy_runs(wildcards):
+    return [
+        f"<results>/{wildcards.toy}/{experiment}.npz" for experiment in toy_of(wildcards.toy)["experiments"]
+    ]
+
+
+def toy_labels(wildcards):
+    return [experiment["label"] for experiment in toy_of(wildcards.toy)["experiments"].values()]

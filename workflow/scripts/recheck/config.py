@@ -306,6 +306,17 @@ def load_published(path: str | Path) -> list[dict[str, Any]]:
     return found["documents"]
 
 
+def load_toy(path: str | Path) -> dict[str, Any]:
+    """An experiment with points in a plane, which has no images and is no study."""
+    toy = read_yaml(path)
+    validate(toy, "toy", path)
+    for name, experiment in toy["experiments"].items():
+        cls, known = experiment["loss"]["class"], _part_classes("losses")
+        if ":" not in cls and known and cls not in known:
+            raise UserError(f"{path}, experiment '{name}': unknown class '{cls}' in 'loss'; {nearest(cls, known)}.")
+    return {"name": Path(path).stem, "description": "", **toy}
+
+
 def _check_tuned(study: dict[str, Any], dataset: str, method: str, path: Path) -> None:
     """A method with hyper-parameters for some datasets must have them for all: a library's defaults are not tuned."""
     tuned = study["methods"][method].get("datasets")

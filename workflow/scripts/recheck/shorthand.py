@@ -29,7 +29,8 @@ def with_base(
 ) -> dict[str, Any]:
     """A study that says `base: <study>` is that study with changes.
 
-    Protocol, methods and fidelities are merged key by key, the rest is replaced.
+    Protocol, methods and fidelities are merged key by key, the rest is replaced. A method of the base that is empty
+    here is left out.
     """
     if not isinstance(study.get("base"), str):
         return study
@@ -41,7 +42,25 @@ def with_base(
         raise UserError(f"{path}: 'base' goes in a circle: {' → '.join((*seen, name))}.")
     base = with_base(read(paths[name]), paths[name], paths, read, (*seen, name))
     merged = {key: merge(base.get(key), study.get(key, {})) for key in ("protocol", "methods", "fidelities")}
-    return {**base, **study, **{key: value for key, value in merged.items() if value is not None}}
+    return _without_empty_rows({**base, **study, **{key: value for key, value in merged.items() if value is not None}})
+
+
+def _without_empty_rows(study: dict[str, Any]) -> dict[str, Any]:
+    """Rows that a study with a base leaves out are gone from its fidelities too."""
+    if not isinstance(study.get("methods"), dict):
+        return study
+    dropped = {method for method, own in study["methods"].items() if own is None}
+    if not dropped:
+        return study
+
+    def kept(rows: dict[str, Any]) -> dict[str, Any]:
+        return {method: own for method, own in rows.items() if method not in dropped}
+
+    fidelities = {
+        name: {**changes, "methods": kept(changes["methods"])} if "methods" in (changes or {}) else changes
+        for name, changes in (study.get("fidelities") or {}).items()
+    }
+    return {**study, "methods": kept(study["methods"]), **({"fidelities": fidelities} if fidelities else {})}
 
 
 def with_borrowed_rows(

@@ -31,14 +31,19 @@ class AveragePlusMax(nn.Module):
 
 
 class GeM(nn.Module):
-    """Generalised mean, (mean of x^p)^(1/p), of features clamped below at ``floor``; p is not learned."""
+    """Generalised mean, (mean of x^p)^(1/p), of features clamped below at ``floor``; p is not learned.
+
+    Half-precision features are widened first: the power of a small one is 0 in float16, where the root's slope is
+    infinite.
+    """
 
     def __init__(self, p: float = 3.0, floor: float = 1e-6):
         super().__init__()
         self.p, self.floor = p, floor
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return features.clamp(min=self.floor).pow(self.p).mean(dim=(2, 3)).pow(1 / self.p)
+        wide = features.to(torch.promote_types(features.dtype, torch.float32))
+        return wide.clamp(min=self.floor).pow(self.p).mean(dim=(2, 3)).pow(1 / self.p)
 
 
 def build_pooling(spec: dict[str, Any]) -> nn.Module:

@@ -13,26 +13,15 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from recheck.errors import UserError, nearest
+from recheck.errors import UserError
 from recheck.files import atomic
 from recheck.methods.losses import build_loss
 from recheck.training.seeding import derive
 
 RADII = (0.2, 0.4, 0.6, 0.8, 1.0)
 PER_CLASS = 4
-STEPS = 20_000
 NOISY, CLEAN = 5.0, 20.0
 """``sigma`` of the training points, and of fresh points to look at."""
-
-EXPERIMENTS: dict[str, dict[str, Any]] = {
-    "contrastive": {"loss": {"class": "ContrastiveLoss"}, "lr": 1e-4, "weight_decay": 1e-5},
-    "neighbourhood": {
-        "loss": {"class": "ContextualLoss", "k": PER_CLASS, "eps": 0.05, "variant": 1},
-        "lr": 4e-5,
-        "weight_decay": 1e-4,
-    },
-}
-"""The two that were published."""
 
 
 class Trained(NamedTuple):
@@ -68,7 +57,7 @@ def train(
     loss: dict[str, Any],
     lr: float,
     weight_decay: float,
-    steps: int = STEPS,
+    steps: int,
     seed: int = 0,
     progress: Callable[[int], Any] | None = None,
 ) -> Trained:
@@ -94,20 +83,20 @@ def train(
 
 
 def run(
-    name: str,
-    steps: int = STEPS,
+    experiment: dict[str, Any],
+    steps: int,
     seed: int = 0,
     points_per_class: int = 500,
     progress: Callable[[int], Any] | None = None,
 ) -> dict[str, np.ndarray]:
-    """One of ``EXPERIMENTS``, as the arrays that its pictures need.
+    """An experiment (``loss``, ``lr``, ``weight_decay``) as the arrays that its pictures need.
 
     ``data`` and ``data_labels``: points like those of the training; ``losses``: one a step; ``points``, ``labels``
-    and ``embeddings``: fresh points with little noise, and the network's outputs for them, not normalised.
+    and ``embeddings``: fresh points with little noise, and the network's outputs for them, not normalised. Points are
+    those of the seed, whatever the loss.
     """
-    if name not in EXPERIMENTS:
-        raise UserError(f"toy: there is no experiment '{name}'; {nearest(name, EXPERIMENTS)}.")
-    trained = train(**EXPERIMENTS[name], steps=steps, seed=seed, progress=progress)
+    settings = {key: experiment[key] for key in ("loss", "lr", "weight_decay")}
+    trained = train(**settings, steps=steps, seed=seed, progress=progress)
     generator = np.random.RandomState(derive(seed, "toy pictures") % 2**32)
     data, data_labels = make_circles(points_per_class, NOISY, generator)
     points, labels = make_circles(points_per_class, CLEAN, generator)

@@ -1,0 +1,172 @@
+"""Pictures and page of the experiment with points in a plane (``training/toy.py``)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from recheck.evaluation.metrics import evaluate
+from recheck.report import page as pages
+from recheck.report.style import COLOURS, FAINT, INK, MARKERS, plt, save, styled
+
+PICTURES = {
+    "data": (
+        "What is learned from",
+        "Points like those of a training batch, coloured by the circle that they come from: the radius is that of the "
+        "circle plus noise of deviation 1/5, as wide as the distance between two circles.",
+    ),
+    "losses": (
+        "Loss in training",
+        "The loss of each step (faint) and its mean over the steps around it, each loss to its own scale. Every step "
+        "has a new batch of four points a circle, so single values vary. The contrastive loss is a mean over the pairs "
+        "that still have a loss: when easy pairs are done, the mean of the others may rise.",
+    ),
+    "embeddings": (
+        "What was learned",
+        "The network's outputs, not normalised, for fresh points with noise of deviation 1/20. The loss has only seen "
+        "their directions: circles are told apart where their points leave the centre at angles of their own.",
+    ),
+}
+"""What can be drawn, each with a title and how to read it."""
+
+SMOOTHED = 0.02
+"""The part of a run that a mean of the loss goes over."""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def read(path: str | Path) -> dict[str, np.ndarray]:
+    """What a run has left."""
+    with np.load(path) as stored:
+        return dict(stored)
+
+
+def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | Path) -> Figure:
+    """One of ``PICTURES`` of the runs, by label."""
+    with styled():
+        if picture == "data":
+            figure, axis = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
+            first = next(iter(runs.values()))
+            _scatter(axis, first["data"], first["data_labels"])
+            figure.legend(handles=_circles(first["data_labels"]), loc="outside right center")
+            return save(figure, png, svg)
+        figure, axes = plt.subplots(
+            1, len(runs), figsize=(0.9 + 4.3 * len(runs), 4.2), squeeze=False, layout="constrained"
+        )
+        for axis, (label, run) in zip(axes[0], runs.items(), strict=True):
+            axis.set_title(label)
+            if picture == "losses":
+                _loss(axis, run["losses"])
+            else:
+                _scatter(axis, run["embeddings"], run["labels"])
+        if picture == "losses":
+            axes[0, 0].set_ylabel("loss")
+        else:
+            figure.legend(handles=_circles(next(iter(runs.values()))["labels"]), loc="outside right center")
+        return save(figure, png, svg)
+
+
+def _scatter(axis: Axes, points: np.ndarray, labels: np.ndarray) -> None:
+    for number, label in enumerate(np.unique(labels)):
+        own = points[labels == label]
+        axis.plot(*own.T, ls="", marker=MARKERS[number], color=COLOURS[number], ms=2.6, mew=0, alpha=0.65)
+    axis.set_aspect("equal", adjustable="datalim")
+
+
+def _circles(labels: np.ndarray) -> list[Line2D]:
+    return [
+        Line2D([], [], ls="", marker=MARKERS[number], color=COLOURS[number], ms=6, label=f"circle {label + 1}")
+        for number, label in enumerate(np.unique(labels))
+    ]
+
+
+def _loss(axis: Axes, losses: np.ndarray) -> None:
+    steps = np.arange(1, len(losses) + 1)
+    axis.plot(steps, losses, color=FAINT, lw=0.5, rasterized=True)
+    width = max(1, round(SMOOTHED * len(losses)))
+    means = np.convolve(losses, np.full(width, 1 / width), mode="valid")
+    axis.plot(steps[: len(means)] + (width - 1) / 2, means, color=INK, lw=1.6)
+    axis.set_xlabel("step")
+    axis.set_ylim(bottom=0)
+
+
+def measures(runs: Mapping[str, Arrays]) -> pd.DataFrame:
+    """A row a loss: its mean at the start and at the end, and how often the nearest fresh point is of the same circle.
+
+    That is Recall@1, of directions, which the loss has seen, and of the outputs as they are.
+    """
+    rows = []
+    for label, run in runs.items():
+        width = max(1, round(SMOOTHED * len(run["losses"])))
+        unit = run["embeddings"] / np.linalg.norm(run["embeddings"], axis=1, keepdims=True)
+        recall = [evaluate(vectors, run["labels"], ["R@1"])["R@1"] for vectors in (unit, run["embeddings"])]
+        rows.append([label, len(run["losses"]), run["losses"][:width].mean(), run["losses"][-width:].mean(), *recall])
+    names = ["Loss", "Steps", "Loss at the start", "Loss at the end", "R@1 of directions (%)", "R@1 of outputs (%)"]
+    table = pd.DataFrame(rows, columns=names)
+    table.iloc[:, 4:] *= 100
+    return table
+
+
+@dataclass(frozen=True)
+class _Table:
+    """As much of a table as the page asks for."""
+
+    frame: pd.DataFrame
+    caption: str
+    compares: bool = False
+
+    def html(self) -> str:
+        rows = self.frame.set_index(self.frame.columns[0]).map(
+            lambda value: f"{value:.2f}" if value % 1 else str(value)
+        )
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.frame.columns)
+        body = "".join(
+            f'<tr><th scope="row">{escape(label)}</th>{"".join(f"<td>{cell}</td>" for cell in row)}</tr>'
+            for label, row in zip(rows.index, rows.to_numpy(), strict=True)
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def csv(self) -> str:
+        return self.frame.to_csv(index=False)
+
+
+class _Section(pages.Section):
+    @property
+    def downloads(self) -> list[tuple[str, str, str]]:
+        return [("CSV", f"{self.dataset}.csv", pages.data_uri(self.table.csv().encode(), ".csv"))]
+
+
+@dataclass(frozen=True)
+class _Picture(pages.Figure):
+    @property
+    def title(self) -> str:
+        return PICTURES[self.kind][0]
+
+
+def page(toy: Mapping[str, Any], runs: Mapping[str, Arrays], figure_files: Sequence[str | Path]) -> str:
+    """One file with a small table and all pictures, like that of a study."""
+    files = {(Path(path).stem, Path(path).suffix): path for path in figure_files}
+    figures = [
+        _Picture(kind, files[kind, ".png"], files[kind, ".svg"], text, f"{title}: {', '.join(runs)}. {text}")
+        for kind, (title, text) in PICTURES.items()
+    ]
+    caption = (
+        f"Loss: mean over the first and the last {100 * SMOOTHED:g} % of the steps. R@1: of the fresh points of the "
+        "last picture, the share whose nearest other point is of the same circle."
+    )
+    return pages.render(
+        study=toy["name"],
+        title=toy["title"],
+        description=toy["description"],
+        sections=[_Section("circles", _Table(measures(runs), caption), figures)],
+        runs=[],
+        labels={},
+        command=f"snakemake --cores all {toy['name']}",
+    )
