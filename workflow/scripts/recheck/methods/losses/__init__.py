@@ -11,13 +11,26 @@ from typing import Any
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers
 from torch import nn
 
+from recheck.methods.losses.mined_multi_similarity import MinedMultiSimilarityLoss
+from recheck.methods.losses.mined_triplet import MinedTripletLoss
 from recheck.methods.losses.ntxent import FlooredNTXentLoss
+from recheck.methods.losses.positive_negative import PositiveNegativeLoss
 from recheck.methods.losses.shifted_distance import ShiftedLpDistance
 from recheck.methods.losses.snr import UnitSNRContrastiveLoss
+from recheck.methods.losses.two_sided_circle import TwoSidedCircleLoss
 from recheck.methods.losses.within_pair import WithinPairLoss
 from recheck.registry import build
 
-__all__ = ["FlooredNTXentLoss", "ShiftedLpDistance", "UnitSNRContrastiveLoss", "WithinPairLoss"]
+__all__ = [
+    "FlooredNTXentLoss",
+    "MinedMultiSimilarityLoss",
+    "MinedTripletLoss",
+    "PositiveNegativeLoss",
+    "ShiftedLpDistance",
+    "TwoSidedCircleLoss",
+    "UnitSNRContrastiveLoss",
+    "WithinPairLoss",
+]
 PARTS = [sys.modules[__name__], losses, distances, reducers, regularizers]
 
 
