@@ -201,9 +201,12 @@ def test_a_study_with_a_base_changes_protocol_and_methods_and_replaces_the_rest(
     assert small["protocol"]["transforms"]["eval"] == [{"center_crop": {"size": 32}}]
     assert small["protocol"]["transforms"]["train"] == study["protocol"]["transforms"]["train"]
     deeper = tmp_path / "deeper.yaml"
-    deeper.write_text("base: small\n", encoding="utf-8")
-    with pytest.raises(UserError, match="which has a base itself; name that one, 'quickstart'"):
-        config.load_study("deeper", {"deeper": deeper, "small": own, "quickstart": QUICKSTART})
+    deeper.write_text("base: small\nseeds: [8]\n", encoding="utf-8")
+    paths = {"deeper": deeper, "small": own, "quickstart": QUICKSTART}
+    assert config.load_study("deeper", paths) == {**small, "name": "deeper", "base": "small", "seeds": [8]}
+    own.write_text("base: deeper\n", encoding="utf-8")
+    with pytest.raises(UserError, match="goes in a circle"):
+        config.load_study("deeper", paths)
 
 
 def test_restricting_to_methods_and_seeds(study):
