@@ -74,6 +74,13 @@ WEIGHT_FILES = {entry["file"]["path"]: entry for entry in WEIGHTS.values()}
 TARGETS = for_users(targets.targets)(STUDY_FILES)
 
 
+def report_failures(logs):
+    """Say at the end what failed for good; `logs` are Snakemake's own, or one of them."""
+    texts = [Path(path).read_text(encoding="utf-8") for path in ([logs] if isinstance(logs, str) else logs)]
+    if summary := failures.report("\n".join(texts)):
+        logger.error(summary)
+
+
 @cache
 @for_users
 def study_of(name):
