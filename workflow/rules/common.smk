@@ -426,6 +426,8 @@ def table_files(study, wildcards):
 def figure_files(study, wildcards):
     """Only what a figure shows, so that it is made as soon as that is there."""
     dataset, figure = wildcards.dataset, wildcards.figure
+    if figure == "generalisation":
+        return {"histories": run_files(study, dataset, "history.csv")}
     files = {"evaluations": evaluations(study, dataset)}
     if figure == "curves":
         files["histories"] = run_files(study, dataset, "history.csv")
