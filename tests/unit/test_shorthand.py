@@ -50,7 +50,7 @@ def test_a_sweep_is_every_method_with_every_value():
     assert shorthand.swept({**study, "methods": rows}) == {"One": [(2.0, "one_2"), (16.0, "one_16")]}
     assert shorthand.swept({**study, "methods": {"one_16": rows["one_16"]}}) == {"One": [(16.0, "one_16")]}
     assert shorthand.with_sweep(STUDY, "x") == STUDY
-    with pytest.raises(UserError, match="'0.5' must be a whole number"):
+    with pytest.raises(UserError, match=r"'0\.5' must be a whole number"):
         shorthand.with_sweep({**study, "sweep": {**study["sweep"], "values": {0.5: {}}}}, "x")
     with pytest.raises(UserError, match="no method 'on'; did you mean 'one'"):
         shorthand.with_sweep({**study, "sweep": {**study["sweep"], "methods": ["on"]}}, "x")
