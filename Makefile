@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Where bytecode files are forbidden, every job would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint format lock
+.PHONY: help setup quickstart test lint format lock bench
 
 help:        ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -31,6 +31,9 @@ format: setup ## format and mend what can be mended
 	ruff format .
 	ruff check --fix .
 	snakefmt Snakefile workflow
+
+bench: setup  ## how long planning takes, as a Markdown table: some minutes, on a quiet machine
+	python benchmarks/dag.py
 
 lock: setup  ## requirements.in -> requirements.txt, pinned and hashed
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \

@@ -30,3 +30,9 @@ for name in TARGETS:
             name
         input:
             study_pages(name),
+
+
+onerror:
+    # on the command line's own output alone: the Snakemake inside a cluster's job would say it a second time
+    if workflow.exec_mode.name == "DEFAULT":
+        report_failures(log)

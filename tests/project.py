@@ -10,7 +10,7 @@ from pathlib import Path
 from glyphs import make_glyphs
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("Snakefile", "config", "envs", "profiles", "workflow", "resources/published")
+PARTS = ("Snakefile", "config", "envs", "profiles", "slurm", "workflow", "resources/published")
 
 DATASET = """
 description: Letters in the typefaces that matplotlib carries.

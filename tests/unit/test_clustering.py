@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from recheck.errors import UserError
-from recheck.evaluation.clustering import ami, evaluate, kmeans, nmi
+from recheck.evaluation import clustering, metrics
+from recheck.evaluation.clustering import ami, evaluate, kmeans, kmeans_of_scikit_learn, nmi
 
 
 def far_apart(classes=5, each=8, d=16, seed=0):
@@ -61,3 +62,43 @@ def test_as_many_classes_as_images():
 def test_nan_is_refused():
     with pytest.raises(UserError, match="NaN"):
         kmeans(np.full((4, 2), np.nan), 2)
+
+
+GEOMETRIC = {"kmeans": "scikit-learn", "average": "geometric"}
+
+
+def test_settings_are_the_means_and_the_average():
+    x, labels = far_apart()
+    x = x / 20  # so that clusters are not the classes
+    ours = kmeans(x, 5, seed=2)
+    assert evaluate(x, labels, ["NMI"], 2) == {"NMI": nmi(labels, ours)}
+    assert evaluate(x, labels, ["NMI"], 2, {"average": "geometric"}) == {"NMI": nmi(labels, ours, "geometric")}
+    peers = kmeans_of_scikit_learn(x, 5, seed=2)
+    expected = {"AMI": ami(labels, peers, "geometric"), "NMI": nmi(labels, peers, "geometric")}
+    assert evaluate(x, labels, ["AMI", "NMI"], 2, GEOMETRIC) == expected
+    assert metrics.evaluate(x, labels, ["R@1", "NMI"], seed=2, clusters=GEOMETRIC)["NMI"] == expected["NMI"]
+
+
+def test_scikit_learns_clusters():
+    x, labels = far_apart()
+    assert nmi(labels, kmeans_of_scikit_learn(x, 5)) == pytest.approx(1), "the best of ten finds them all"
+    noise = np.random.default_rng(0).normal(size=(300, 16))
+    assert (kmeans_of_scikit_learn(noise, 20, 3) == kmeans_of_scikit_learn(noise, 20, 3)).all()
+    assert (kmeans_of_scikit_learn(noise, 20, 3) != kmeans_of_scikit_learn(noise, 20, 4)).any()
+
+
+def test_many_clusters_are_found_on_mini_batches(monkeypatch):
+    monkeypatch.setattr(clustering, "MOST_CLUSTERS", 4)
+    x, labels = far_apart(each=40)
+    found = kmeans_of_scikit_learn(x, 5, 1)
+    assert (found == kmeans_of_scikit_learn(x, 5, 1)).all()
+    assert nmi(labels, found) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [({"kmean": "faiss"}, "did you mean 'kmeans'"), ({"average": "harmonic"}, "no average 'harmonic'")],
+)
+def test_unknown_settings(settings, sentence):
+    with pytest.raises(UserError, match=sentence):
+        evaluate(*far_apart(), ["NMI"], settings=settings)

@@ -201,9 +201,12 @@ def test_a_study_with_a_base_changes_protocol_and_methods_and_replaces_the_rest(
     assert small["protocol"]["transforms"]["eval"] == [{"center_crop": {"size": 32}}]
     assert small["protocol"]["transforms"]["train"] == study["protocol"]["transforms"]["train"]
     deeper = tmp_path / "deeper.yaml"
-    deeper.write_text("base: small\n", encoding="utf-8")
-    with pytest.raises(UserError, match="which has a base itself; name that one, 'quickstart'"):
-        config.load_study("deeper", {"deeper": deeper, "small": own, "quickstart": QUICKSTART})
+    deeper.write_text("base: small\nseeds: [8]\n", encoding="utf-8")
+    paths = {"deeper": deeper, "small": own, "quickstart": QUICKSTART}
+    assert config.load_study("deeper", paths) == {**small, "name": "deeper", "base": "small", "seeds": [8]}
+    own.write_text("base: deeper\n", encoding="utf-8")
+    with pytest.raises(UserError, match="goes in a circle"):
+        config.load_study("deeper", paths)
 
 
 def test_restricting_to_methods_and_seeds(study):
@@ -273,3 +276,107 @@ def test_yaml_errors_say_the_line(tmp_path):
     )
     with pytest.raises(UserError, match=r"broken.yaml, line \d"):
         config.read_yaml(path)
+
+
+TEST = "selection: {role: test, metric: R@1"
+
+
+def on_test(text, *more):
+    """The quickstart, selected on the test set."""
+    start = text.index("  selection:")
+    text = text[:start] + f"  {TEST}}}" + text[text.index("\n", start) :]
+    for old, new in (("views: [concatenated, separated]", "views: [best_on_test, last_epoch]"), *more):
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def parts(study, method="triplet"):
+    resolved = config.resolve(study, "emoji", method)
+    return config.training_part(resolved), config.evaluation_part(resolved)
+
+
+def test_a_study_may_be_selected_on_the_test_set(tmp_path):
+    training, evaluation = parts(load(tmp_path, on_test))
+    assert training["selection"] == {"role": "test", "metric": "R@1"}
+    assert evaluation["select"] == "R@1"
+    assert "evaluation" not in training
+    untrained = next(iter(config.load_study("quickstart", {"quickstart": QUICKSTART})["methods"]))
+    assert "select" not in parts(load(tmp_path, on_test), untrained)[1]
+
+
+def test_how_metrics_are_computed_is_a_setting_of_runs_that_look_at_them(tmp_path):
+    table = "table: [P@1, RP, MAP@R]"
+    raw = (table, f"{table}\n    normalise: false\n    clustering: {{kmeans: scikit-learn}}")
+    training, evaluation = parts(load(tmp_path, lambda text: on_test(text, raw)))
+    assert training["evaluation"] == {"normalise": False}
+    assert evaluation["normalise"] is False and evaluation["clustering"] == {"kmeans": "scikit-learn"}
+    watch = (f"{TEST}}}", f"{TEST}, watch: {{train: [NMI]}}}}")
+    training, _ = parts(load(tmp_path, lambda text: on_test(text, raw, watch)))
+    assert training["evaluation"] == {"normalise": False, "clustering": {"kmeans": "scikit-learn"}}
+    blind = (f"  {TEST}}}", "  selection: {}")
+    shown = ("views: [best_on_test, last_epoch]", "views: [last_epoch]")
+    training, evaluation = parts(load(tmp_path, lambda text: on_test(text, raw, shown, blind)))
+    assert "evaluation" not in training and evaluation["normalise"] is False
+
+
+def test_a_method_may_be_evaluated_otherwise(tmp_path):
+    study = load(
+        tmp_path, lambda t: t.replace("label: Triplet\n", "label: Triplet\n    evaluation: {normalise: false}\n")
+    )
+    assert parts(study)[1]["normalise"] is False
+    assert "normalise" not in parts(study, "multi_similarity")[1]
+
+
+def test_defaults_are_in_no_ones_settings(study):
+    """Runs that are finished must stay so: their settings are compared word by word."""
+    training, evaluation = parts(study)
+    assert set(evaluation) == {"metrics", "reduction"}
+    assert set(training) <= {
+        *("model", "transforms", "sampler", "loss", "miner", "optimisers", "scheduler", "schedule", "selection"),
+        "precision",
+    }
+
+
+def test_meta_classes_know_the_number_of_members(tmp_path):
+    study = load(
+        tmp_path,
+        lambda t: t.replace(
+            "label: Triplet\n", "label: Triplet\n    folds: 48\n    relabel: {class: MetaClasses, count: 12}\n"
+        ),
+    )
+    assert parts(study)[0]["relabel"] == {"class": "MetaClasses", "count": 12, "members": 48}
+    assert config.folds_of(config.resolve(study, "emoji", "triplet")) == 48
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (f"{TEST}}}", "selection: {role: val, metric: R@1}", "the view 'best_on_test' needs 'selection: {role: test"),
+        (
+            f"views: [best_on_test, last_epoch]|{TEST}}}",
+            "views: [last_epoch]|selection: {role: val, metric: R@1}",
+            "the view 'last_epoch' shows no last epoch if 'selection.role' is 'val'",
+        ),
+        (f"{TEST}}}", "selection: {role: train, metric: R@1}", "'protocol.selection.role' is str 'train'"),
+        (f"{TEST}}}", f"{TEST}, watch: {{tset: [R@1]}}}}", "'selection.watch' names 'tset', but the split scheme"),
+        (f"{TEST}}}", f"{TEST}, watch: {{test: [R1]}}}}", "'selection.watch.test': There is no metric 'R1'"),
+        ("label: Triplet\n", "label: Triplet\n    evaluation: {metrics: [P@1]}\n", "unknown key 'metrics'"),
+        ("label: Triplet\n", "label: Triplet\n    relabel: {class: MetaClasses}\n", "key 'count' is missing"),
+        (
+            "label: Triplet\n",
+            "label: Triplet\n    forward: {class: InTurns, parts: 3}\n",
+            "into 3 parts, which is no divisor",
+        ),
+        (
+            "label: Triplet\n",
+            "label: Triplet\n    schedule: {warm_up: {epoch: 1}}\n",
+            "unknown key 'epoch' in 'methods.triplet.schedule.warm_up'; did you mean 'epochs'?",
+        ),
+    ],
+)
+def test_mistakes_in_protocols_of_others_are_named(tmp_path, old, new, sentence):
+    changes = list(zip(old.split("|"), new.split("|"), strict=True))
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, lambda text: on_test(text, *changes))
+    assert sentence in str(caught.value)

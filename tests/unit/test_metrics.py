@@ -12,7 +12,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from recheck.errors import UserError
 from recheck.evaluation.metrics import check_names, evaluate
 
-NAMES = ["P@1", "RP", "MAP@R", "R@1", "R@2", "R@4", "R@10"]
+NAMES = ["P@1", "RP", "MAP@R", "mAP", "R@1", "R@2", "R@4", "R@10"]
 LIBRARY = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
 
 
@@ -31,6 +31,7 @@ def brute_force(x, labels, gallery=None, gallery_labels=None):
         values["P@1"].append(right[0])
         values["RP"].append(sum(right[:r]) / r)
         values["MAP@R"].append(sum(sum(right[: i + 1]) / (i + 1) for i in range(r) if right[i]) / r)
+        values["mAP"].append(sum(sum(right[: i + 1]) / (i + 1) for i in range(len(right)) if right[i]) / r)
         for k in (1, 2, 4, 10):
             values[f"R@{k}"].append(any(right[:k]))
     return {name: float(np.mean(value)) for name, value in values.items()}
@@ -164,7 +165,16 @@ def test_one_label_for_each_embedding():
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("MAP@r", "MAP@R"), ("map@R", "MAP@R"), ("r@1", "R@1"), ("nmi", "NMI"), ("P@10", "P@1")]
+    ("name", "meant"),
+    [
+        ("MAP@r", "MAP@R"),
+        ("map@R", "MAP@R"),
+        ("map", "mAP"),
+        ("MAP", "mAP"),
+        ("r@1", "R@1"),
+        ("nmi", "NMI"),
+        ("P@10", "P@1"),
+    ],
 )
 def test_unknown_names_are_refused_with_the_nearest(name, meant):
     with pytest.raises(UserError, match=f"no metric '{name}': did you mean '{meant}'"):
@@ -175,4 +185,4 @@ def test_unknown_names_are_refused_with_the_nearest(name, meant):
 def test_recall_takes_whole_numbers_from_one(name):
     with pytest.raises(UserError, match="any whole k from 1"):
         check_names([name])
-    check_names(["R@1", "R@7", "R@1000", "P@1", "RP", "MAP@R", "NMI", "AMI"])
+    check_names(["R@1", "R@7", "R@1000", "P@1", "RP", "MAP@R", "mAP", "NMI", "AMI"])

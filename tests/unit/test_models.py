@@ -331,3 +331,47 @@ def test_frozen_batch_norm_behind_channel_dropout_keeps_statistics_and_trains_sc
     assert same(before, dict(model.named_buffers()))
     layer = next(module for module in model.backbone.modules() if isinstance(module, torch.nn.BatchNorm2d))
     assert layer.weight.grad.abs().sum() > 0 and layer.bias.grad.abs().sum() > 0
+
+
+def test_frozen_affine_trains_nothing_of_batch_norm():
+    torch.manual_seed(0)
+    model = EmbeddingModel({**SMALL, "batch_norm": "frozen_affine"}).train()
+    layers = [m for m in model.backbone.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    before = [layer.running_mean.clone() for layer in layers]
+    model(torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)).square().sum().backward()
+    assert all(torch.equal(old, layer.running_mean) for old, layer in zip(before, layers, strict=True))
+    assert all(parameter.grad is None for layer in layers for parameter in layer.parameters())
+    rest = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert rest and all(parameter.grad is not None for parameter in rest)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "bn_inception", "efficientnet_b0", "efficientnet_lite0"])
+def test_pooling_replaces_the_networks_own(name):
+    """The map before the pooling is looked at; its mean is what the network gives without the key."""
+    images = torch.randint(0, 256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    outputs, maps = {}, []
+    for pooling in (None, "Average", "Max"):
+        torch.manual_seed(0)
+        spec = {"backbone": {"name": name, "weights": "none"}, "head": {"class": "Identity"}}
+        model = EmbeddingModel(spec | ({"pooling": {"class": pooling}} if pooling else {})).eval()
+        place = "pooling" if hasattr(model.backbone, "pooling") else "avgpool"
+        getattr(model.backbone, place).register_forward_pre_hook(lambda module, args: maps.append(args[0]))
+        with torch.inference_mode():
+            outputs[pooling] = model(images)
+    assert maps[0].shape[2:] == (2, 2)
+    torch.testing.assert_close(outputs["Average"], outputs[None])
+    assert torch.equal(outputs["Max"], maps[2].amax((2, 3)))
+    assert (outputs["Max"] >= outputs["Average"]).all() and (outputs["Max"] > outputs["Average"]).any()
+
+
+def test_pooling_adds_no_tensor_and_is_refused_where_it_cannot_be_replaced():
+    spec = {"backbone": {"name": "efficientnet_lite0", "weights": "none"}, "head": {"class": "Identity"}}
+    assert (
+        EmbeddingModel({**spec, "pooling": {"class": "Max"}}).state_dict().keys()
+        == EmbeddingModel(spec).state_dict().keys()
+    )
+    for name in ("timm/test_resnet", "small_net:SmallNet"):
+        with pytest.raises(UserError, match=f"the pooling of backbone '{name}' can't be replaced, only that of bn_inc"):
+            EmbeddingModel({**SMALL, "backbone": {"name": name, "weights": "none"}, "pooling": {"class": "Max"}})
+    with pytest.raises(UserError, match="Unknown pooling 'Maximum'; did you mean 'Max'"):
+        EmbeddingModel({**spec, "pooling": {"class": "Maximum"}})

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
@@ -144,9 +145,33 @@ def test_a_view_into_a_file_is_left_alone():
     assert np.array_equal(image, before)
 
 
+@pytest.mark.parametrize(("name", "filter_"), [("area", Image.Resampling.BOX), ("lanczos", Image.Resampling.LANCZOS)])
+def test_filters_of_pillow(name, filter_):
+    image = picture(40, 60)
+    made = transforms.build([{"resize": {"exact": [20, 31], "interpolation": name}}])(image, seeded())
+    assert torch.equal(made, tensor(np.array(Image.fromarray(image).resize((31, 20), filter_))))
+    assert made.is_contiguous() and made.dtype == torch.uint8
+
+
+def test_random_interpolations_are_one_of_five_alike():
+    options = {"size": 24, "scale": [0.2, 0.9], "ratio": [0.75, 1.333]}
+    step = transforms.STEPS["random_resized_crop"]
+    each = {name: step(**options, interpolation=name) for name in transforms.ANY_OF}
+    drawn = step(**options, interpolation="random")
+    image, counts = tensor(picture(50, 70)), dict.fromkeys(each, 0)
+    for seed in range(600):
+        made = drawn(image, seeded(seed))
+        found = [name for name, fixed in each.items() if torch.equal(fixed(image, seeded(seed)), made)]
+        assert found, "the box does not depend on the interpolation"
+        counts[found[0]] += len(found) == 1
+    assert min(counts.values()) > 80 and max(counts.values()) < 160
+    assert torch.equal(drawn(image, seeded(3)), drawn(image, seeded(3)))
+
+
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
+        ([{"resize": {"shorter": 3, "interpolation": "random"}}], "no interpolation 'random'"),
         ([{"centre_crop": {"size": 3}}], "did you mean 'center_crop'"),
         ([{"center_crop": {"sise": 3}}], "'center_crop' has no key 'sise': did you mean 'size'"),
         ([{"center_crop": None}], "'center_crop' needs the key 'size'"),
@@ -168,3 +193,18 @@ def test_a_view_into_a_file_is_left_alone():
 def test_specifications_that_are_wrong(spec, sentence):
     with pytest.raises(UserError, match=sentence):
         transforms.build(spec)
+
+
+def test_random_crops_are_everywhere_and_nowhere_else():
+    image = np.arange(7 * 9, dtype=np.uint8).reshape(7, 9, 1).repeat(3, axis=2)
+    crop = transforms.build([{"random_crop": {"size": 5}}])
+    generator = seeded()
+    corners = {tuple(divmod(int(crop(image, generator)[0, 0, 0]), 9)) for _ in range(400)}
+    assert corners == {(top, left) for top in range(3) for left in range(5)}
+
+
+def test_random_crops_of_small_images_are_padded():
+    image = np.full((3, 9, 3), 200, dtype=np.uint8)
+    crop = transforms.build([{"random_crop": {"size": 5}}])(image, seeded())
+    assert crop.shape == (3, 5, 5)
+    assert crop[0, :, 0].tolist() == [0, 200, 200, 200, 0]

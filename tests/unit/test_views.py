@@ -8,6 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from recheck.errors import UserError
+from recheck.evaluation.embeddings import read_test_set, write_embeddings
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.reduction import reduce
 from recheck.evaluation.views import concatenated, evaluate_view, normalise, separated
@@ -138,3 +139,94 @@ def test_impossible_views_are_refused():
         evaluate_view("separated", [x[0], x[1][:-1]], labels, NAMES)
     with pytest.raises(UserError, match="no test embeddings for 90 labels"):
         evaluate_view("concatenated", [], labels, NAMES)
+
+
+EPOCHS = ("best_on_test", "last_epoch")
+
+
+def test_views_of_epochs_are_concatenated_embeddings_of_these_epochs():
+    x, labels = folds()
+    for view in EPOCHS:
+        assert evaluate_view(view, x, labels, NAMES) == evaluate_view("concatenated", x, labels, NAMES)
+        assert evaluate_view(view, x[:1], labels, NAMES) == {
+            "dim": 8,
+            "metrics": evaluate(normalise(normalise(x[0])), labels, NAMES),
+        }
+
+
+def test_the_best_on_test_of_several_members_is_the_best_prefix():
+    x, labels = folds(5)
+    noise = np.random.default_rng(1).normal(size=(2, 90, 8)).astype(np.float32)
+    members = [*x[:3], *noise]
+    result = evaluate_view("best_on_test", members, labels, NAMES, select="MAP@R")
+    values = [evaluate(concatenated(members[:count]), labels, ["MAP@R"])["MAP@R"] for count in range(1, 6)]
+    assert max(values) > max(values[0], values[-1]), "nothing would be chosen"
+    assert result["members"] == values.index(max(values)) + 1 == 3
+    assert result["dim"] == 24
+    assert result["metrics"] == evaluate(concatenated(members[:3]), labels, NAMES)
+    assert json.loads(json.dumps(result)) == result
+    # of equal members the first is enough; one is no choice, and the last epoch is never chosen from
+    assert evaluate_view("best_on_test", [x[0]] * 3, labels, NAMES, select="P@1")["members"] == 1
+    assert "members" not in evaluate_view("best_on_test", x[:1], labels, NAMES, select="P@1")
+    assert evaluate_view("last_epoch", members, labels, NAMES, select="MAP@R")["dim"] == 40
+
+
+def test_embeddings_can_be_taken_as_the_head_gives_them():
+    x, labels = folds(2)
+    raw = evaluate_view("concatenated", x, labels, NAMES, unit=False)
+    assert raw["metrics"] == evaluate(np.concatenate(x, axis=1), labels, NAMES)
+    assert raw["metrics"] != evaluate_view("concatenated", x, labels, NAMES)["metrics"]
+    assert evaluate_view("separated", x, labels, NAMES, unit=False)["folds"] == [
+        evaluate(fold, labels, NAMES) for fold in x
+    ]
+
+
+@pytest.mark.parametrize("view", ["separated", "concatenated", *EPOCHS])
+def test_queries_search_the_gallery(view):
+    x, labels = folds(2)
+    joined = [normalise(fold) for fold in x] if view == "separated" else [concatenated(x)]
+    each = [evaluate(rows[:30], labels[:30], NAMES, rows[30:], labels[30:]) for rows in joined]
+    result = evaluate_view(view, x, labels, NAMES, gallery=60)
+    assert result["metrics"] == {name: np.mean([own[name] for own in each]) for name in NAMES}
+    assert result["metrics"] != evaluate_view(view, x, labels, NAMES)["metrics"]
+
+
+def test_a_reduction_is_fitted_on_queries_and_gallery():
+    (x,), labels = folds(1, d=40)
+    reduction = {"kind": "pca", "dims": {"concatenated": 5}}
+    rows = normalise(normalise(reduce(x, "pca", 5)))
+    result = evaluate_view("last_epoch", [x], labels, NAMES, reduction, gallery=60)
+    assert result == {"dim": 5, "metrics": evaluate(rows[:30], labels[:30], NAMES, rows[30:], labels[30:])}
+
+
+def test_settings_of_clustering_are_handed_on(monkeypatch):
+    x, labels = folds(1)
+    asked = []
+
+    def cluster(embeddings, labels, metrics, seed=0, settings=None):
+        asked.append((len(embeddings), len(labels), seed, settings))
+        return dict.fromkeys(metrics, 0.25)
+
+    monkeypatch.setattr("recheck.evaluation.clustering.evaluate", cluster)
+    settings = {"kmeans": "scikit-learn", "average": "geometric"}
+    found = evaluate_view("concatenated", x, labels, ["NMI", "P@1", "AMI"], seed=3, gallery=60, clusters=settings)
+    assert list(found["metrics"]) == ["NMI", "P@1", "AMI"]
+    assert found["metrics"]["NMI"] == 0.25
+    assert asked == [(30, 30, 3, settings)]
+
+
+def test_embeddings_of_a_test_set_come_from_the_roles_of_the_split(tmp_path):
+    rows = np.arange(10, dtype=np.float32).reshape(5, 2)
+    split = {"train": np.array([0]), "query": np.array([4, 1]), "gallery": np.array([2, 3, 5])}
+    path = tmp_path / "e.safetensors"
+    write_embeddings(path, {"query": rows[:2], "gallery": rows[2:]})
+    found = read_test_set(path, split)
+    assert found.images.tolist() == [4, 1, 2, 3, 5] and found.gallery == 3
+    np.testing.assert_array_equal(found.embeddings, rows)
+    np.testing.assert_array_equal(read_test_set(path, split, best_on_test=True).embeddings, rows)
+    best = {f"best_on_test/{role}": -part for role, part in (("query", rows[:2]), ("gallery", rows[2:]))}
+    write_embeddings(path, {"query": rows[:2], "gallery": rows[2:], **best})
+    np.testing.assert_array_equal(read_test_set(path, split).embeddings, rows)
+    np.testing.assert_array_equal(read_test_set(path, split, best_on_test=True).embeddings, -rows)
+    with pytest.raises(UserError, match="has no embeddings of 'test': delete it and run again"):
+        read_test_set(path, {"test": np.arange(5)})

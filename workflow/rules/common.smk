@@ -1,7 +1,6 @@
 # No rules here: configuration, the grid of runs, and helpers that the rules share.
 import os
 import re
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -12,10 +11,11 @@ from snakemake.cli import parse_args
 from snakemake.logging import logger
 
 from recheck import config as settings
-from recheck import targets
+from recheck import failures, targets
 from recheck.data.resize import resize_slug
 from recheck.errors import UserError, nearest
 from recheck.files import fingerprint
+from recheck.training.gpus import visible_gpus
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
@@ -24,7 +24,19 @@ METHOD = r"[a-z0-9][a-z0-9_-]*"
 RELEASED, TRAINED = rf"{METHOD}{settings.RELEASED}", rf"{METHOD}(?<!{settings.RELEASED})"
 RESOURCES = workflow.pathvars.get("resources")
 RESULTS = workflow.pathvars.get("results")
-GPU = config.get("device") != "cpu" and shutil.which("nvidia-smi") is not None
+GPUS = [] if config.get("device") == "cpu" else visible_gpus()
+GPU = bool(GPUS)
+RUN_THREADS = 8 if GPU else 1
+
+if not GPU:
+    # A login node has no GPU, but its conda makes the environments (envs/train.yaml) of nodes that have.
+    os.environ.setdefault("CONDA_OVERRIDE_CUDA", "13.0")
+elif workflow.is_main_process and workflow.global_resources["_nodes"].value is None:
+    # On this machine no more jobs at once than GPUs, unless `--resources gpu=…` says otherwise, and as many cores for
+    # each as keep all of these busy.
+    limit = workflow.global_resources.setdefault("gpu", len(GPUS)).value
+    cores = workflow.global_resources["_cores"].value or RUN_THREADS
+    RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, len(GPUS)))))
 
 
 wildcard_constraints:
@@ -35,6 +47,11 @@ wildcard_constraints:
     fold=r"\d+",
     figure="|".join(targets.FIGURES),
     resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
+
+
+def growing(amount):
+    """Of a resource such as memory: more of it with each attempt, where a profile has `retries`."""
+    return lambda wildcards, attempt: amount * attempt
 
 
 def for_users(function):
@@ -57,6 +74,13 @@ WEIGHT_FILES = {entry["file"]["path"]: entry for entry in WEIGHTS.values()}
 TARGETS = for_users(targets.targets)(STUDY_FILES)
 
 
+def report_failures(logs):
+    """Say at the end what failed for good; `logs` are Snakemake's own, or one of them."""
+    texts = [Path(path).read_text(encoding="utf-8") for path in ([logs] if isinstance(logs, str) else logs)]
+    if summary := failures.report("\n".join(texts)):
+        logger.error(summary)
+
+
 @cache
 @for_users
 def study_of(name):
@@ -64,7 +88,7 @@ def study_of(name):
     base, variant = TARGETS.get(name, (name, None))
     if variant:
         return targets.as_variant(study_of(base), variant, published_of(base))
-    study = settings.load_study(name, STUDY_FILES)
+    study = settings.load_study(name, STUDY_FILES, config.get("fidelity"))
     for key in ("seeds", "methods"):
         study = settings.restrict(study, key, config.get(key))
     for dataset in study["datasets"]:
@@ -156,6 +180,7 @@ RESERVED = (
     "convert",
     "embed",
     "evaluate",
+    "evaluate_epochs",
     "table",
     "figure",
     "page",
@@ -206,8 +231,11 @@ def folds_of(study, dataset, method, seed, pattern):
     ]
 
 
-def study_pages(study):
-    return f"<results>/{study}/index.html"
+def study_pages(target):
+    """The page of a study or variant, and of the studies that are made with it."""
+    name, variant = TARGETS.get(target, (target, None))
+    others = settings.included(name, STUDY_FILES) if name in STUDY_FILES and variant is None else []
+    return [f"<results>/{name}/index.html" for name in (target, *others)]
 
 
 def evaluations(study, dataset):
@@ -232,9 +260,14 @@ def packed_of(wildcards):
     return packed(wildcards.study, wildcards.dataset, wildcards.method)
 
 
-def state_of(wildcards):
-    """Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete."""
-    return "{0}/state/{1.study}/{1.dataset}/{1.method}/seed{1.seed}/fold{1.fold}".format(RESULTS, wildcards)
+def packed_files(wildcards):
+    """In one function, because Snakemake takes longer to call one than it takes itself."""
+    folder = packed_of(wildcards)
+    return {"pack": f"{folder}/pack.json", "pixels": f"{folder}/pixels.bin"}
+
+
+# Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete.
+STATE = f"{RESULTS}/state/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fold}}"
 
 
 def training_of(wildcards):
@@ -249,7 +282,19 @@ def weights_of(wildcards):
 
 def own_of(wildcards):
     """A user's own files that a run is made with; those of config/weights are no user's."""
-    return [file for file in settings.own_files(training_of(wildcards)) if file != weights_of(wildcards)]
+    own = own_files(wildcards.study, wildcards.dataset, wildcards.method)
+    return [file for file in own if file != weights_of(wildcards)]
+
+
+def given_files(wildcards):
+    """What a run is made with besides its data."""
+    return {"own": own_of(wildcards), "weights": weights_of(wildcards)}
+
+
+@cache
+def own_files(study, dataset, method):
+    """Looked for once for all seeds and folds."""
+    return settings.own_files(settings.training_part(resolved(study, dataset, method)))
 
 
 def evaluation_of(wildcards):
@@ -381,6 +426,8 @@ def table_files(study, wildcards):
 def figure_files(study, wildcards):
     """Only what a figure shows, so that it is made as soon as that is there."""
     dataset, figure = wildcards.dataset, wildcards.figure
+    if figure == "generalisation":
+        return {"histories": run_files(study, dataset, "history.csv")}
     files = {"evaluations": evaluations(study, dataset)}
     if figure == "curves":
         files["histories"] = run_files(study, dataset, "history.csv")

@@ -1,6 +1,13 @@
 # fetch → verify → extract → index → pack: a dataset from its sources to a memory map, once for all studies
 
 
+# Where the command is typed: a cluster's compute nodes often have no internet, and what was dropped here is here.
+localrules:
+    fetch,
+    fetch_weights,
+    fetch_released,
+
+
 rule data:
     input:
         data_indices,
@@ -17,7 +24,7 @@ rule fetch:
         "../../envs/data.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=growing(1000),
         runtime=1440,
     params:
         # one checksum alone: a new mirror, another word or one more checksum in the YAML does not fetch again
@@ -43,7 +50,7 @@ rule fetch_weights:
         "../../envs/data.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=growing(1000),
         runtime=240,
     params:
         # its content alone: a new mirror or another word in the YAML does not fetch again
@@ -69,7 +76,7 @@ rule fetch_released:
         "../../envs/data.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=growing(1000),
         runtime=480,
     params:
         released=lambda wildcards: run_of(wildcards)["released"],
@@ -96,7 +103,7 @@ rule verify:
         "../../envs/data.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=growing(1000),
         runtime=60,
     params:
         files=known_of_files,
@@ -120,7 +127,7 @@ rule extract:
         "../../envs/data.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=growing(2000),
         runtime=480,
     params:
         archives=lambda wildcards: archives_of(wildcards.dataset),
@@ -145,7 +152,7 @@ rule index:
         "../../envs/data.yaml"
     threads: 2
     resources:
-        mem_mb=4000,
+        mem_mb=growing(4000),
         runtime=120,
     params:
         dataset=parser_settings,
@@ -173,7 +180,7 @@ rule pack:
         "../../envs/data.yaml"
     threads: 8
     resources:
-        mem_mb=4000,
+        mem_mb=growing(4000),
         runtime=720,
     params:
         root=lambda wildcards: image_root(wildcards.dataset),
@@ -197,7 +204,7 @@ rule split:
         "../../envs/data.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=growing(1000),
         runtime=10,
     params:
         scheme=lambda wildcards: settings.split_of(study_of(wildcards.study), wildcards.dataset),

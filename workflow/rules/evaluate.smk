@@ -1,4 +1,5 @@
-# evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view
+# evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view.
+# evaluate_epochs: the same for the views of studies whose runs are selected on the test set
 
 
 rule evaluate:
@@ -23,11 +24,21 @@ rule evaluate:
         "../../envs/evaluate.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=growing(4000),
+        runtime=growing(20),
     params:
         configuration=evaluation_of,
     message:
         "Evaluating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}"
     script:
         "../scripts/evaluate.py"
+
+
+use rule evaluate as evaluate_epochs with:
+    output:
+        best_on_test="<results>/{study}/{dataset}/{method}/seed{seed}/best_on_test.json",
+        last_epoch="<results>/{study}/{dataset}/{method}/seed{seed}/last_epoch.json",
+    log:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.tsv"

@@ -3,12 +3,10 @@
 
 rule train:
     input:
+        unpack(packed_files),
+        unpack(given_files),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
-        pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
-        pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
-        own=own_of,
-        weights=weights_of,
     output:
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
         history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
@@ -21,14 +19,14 @@ rule train:
         method=TRAINED,
     conda:
         "../../envs/train.yaml"
-    threads: 8 if GPU else 1
+    threads: RUN_THREADS
     resources:
-        mem_mb=8000,
+        mem_mb=growing(8000),
         runtime=1440,
         gpu=1 if GPU else 0,
     params:
         configuration=training_of,
-        state=state_of,
+        state=STATE,
     message:
         "Training {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
     script:
@@ -54,7 +52,7 @@ rule convert:
         "../../envs/train.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=growing(4000),
         runtime=30,
     params:
         configuration=training_of,
@@ -66,10 +64,9 @@ rule convert:
 
 rule embed:
     input:
+        unpack(packed_files),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
-        pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
-        pixels=lambda wildcards: f"{packed_of(wildcards)}/pixels.bin",
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
     output:
         "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embeddings.safetensors",
@@ -79,14 +76,14 @@ rule embed:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embed.tsv"
     conda:
         "../../envs/train.yaml"
-    threads: 8 if GPU else 1
+    threads: RUN_THREADS
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=growing(8000),
+        runtime=growing(20),
         gpu=1 if GPU else 0,
     params:
         configuration=training_of,
-        state=state_of,
+        state=STATE,
     message:
         "Embedding the test images by {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
     script:

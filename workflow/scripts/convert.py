@@ -16,7 +16,7 @@ with job(snakemake):
     source, wildcards = snakemake.input, snakemake.wildcards
     configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(snakemake.config["cpu_threads"])
     released = read_json(source.released)
     own = released["folds"][fold]
     files = {part: Path(source.released).parent / own[part]["file"] for part in ("trunk", "embedder")}

@@ -1,4 +1,4 @@
-"""The test embeddings of one run, computed once for both views, the figures and the page."""
+"""The test embeddings of one run, computed once for all views, the figures and the page."""
 
 import shutil
 from pathlib import Path
@@ -7,11 +7,12 @@ import torch
 
 from recheck.data import transforms
 from recheck.data.fold import FoldData
+from recheck.data.splits import searched
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
-from recheck.models.embedding import load_model
+from recheck.models.embedding import load_models
 from recheck.progress import Progress
-from recheck.training.device import autocast, choose_device
+from recheck.training.device import autocast, own_device
 from recheck.training.loading import embed
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
@@ -19,21 +20,27 @@ from recheck.training.seeding import make_deterministic
 with job(snakemake):
     source, config = snakemake.input, snakemake.config
     configuration = snakemake.params.configuration
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = choose_device(config["device"])
+    device = own_device(config["device"], f"embed {snakemake.output[0]}")
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
-    model = load_model(source.model, configuration["model"], data_hashes(source.split, source.pack), device)
-    embeddings = embed(
-        model,
-        data.images,
-        data.roles["test"],
-        transforms.build(configuration["transforms"]["eval"]),
-        configuration["sampler"]["batch"],
-        device,
-        autocast(device, configuration.get("precision", "float32")),
-        progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
-    )
-    write_embeddings(snakemake.output[0], {"test": embeddings})
+    roles = searched(data.roles, "test")
+    embeddings = {}
+    # the run's model, and the best on the test set where there is one
+    for prefix, model in load_models(
+        source.model, configuration["model"], data_hashes(source.split, source.pack), device
+    ):
+        for role in roles:
+            embeddings[f"{prefix}{role}"] = embed(
+                model,
+                data.images,
+                data.roles[role],
+                transforms.build(configuration["transforms"]["eval"]),
+                configuration["sampler"]["batch"],
+                device,
+                autocast(device, configuration.get("precision", "float32")),
+                progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
+            )
+    write_embeddings(snakemake.output[0], embeddings)
     # The model is whole and has been used: what training would need to continue is no longer needed.
     shutil.rmtree(snakemake.params.state, ignore_errors=True)

@@ -11,23 +11,23 @@ from recheck.files import write_json
 from recheck.job import job
 from recheck.models.embedding import save_model
 from recheck.training.checkpoint import StateFile
-from recheck.training.device import choose_device
+from recheck.training.device import own_device
 from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.record import data_hashes, machine, run_fingerprint
 from recheck.training.seeding import make_deterministic
 
-stop = StopRequest().listen()
-
 with job(snakemake) as log:
     started = time.perf_counter()
     source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
     configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
-    torch.set_num_threads(snakemake.threads)
+    torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = choose_device(config["device"])
+    device = own_device(config["device"], f"train {snakemake.output.model}")
+    # Not before: whoever waits for a GPU has no state to save, and may be stopped at once.
+    stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
     fingerprint = run_fingerprint(configuration, seed, fold, data)
     run = Run(
@@ -47,7 +47,14 @@ with job(snakemake) as log:
     except Interrupted as interruption:
         log.warning("%s", interruption)
         sys.exit(interruption.exit_code)
-    save_model(snakemake.output.model, outcome.weights, configuration["model"], data)
+    save_model(
+        snakemake.output.model,
+        outcome.weights,
+        configuration["model"],
+        data,
+        num_classes=run.num_classes,
+        best_on_test=outcome.best_on_test,
+    )
     write_history(snakemake.output.history, outcome.history)
     write_json(
         snakemake.output.record,
@@ -61,6 +68,7 @@ with job(snakemake) as log:
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
+            **({"best_on_test": outcome.best_row} if outcome.best_on_test else {}),
             **machine(device, snakemake.threads),
             "wall_seconds": round(time.perf_counter() - started, 1),
         },

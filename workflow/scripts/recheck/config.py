@@ -18,8 +18,10 @@ from referencing import Registry, Resource
 
 from recheck.data.splits import SCHEMES, check_scheme
 from recheck.errors import UserError, nearest
-from recheck.evaluation.metrics import check_names
+from recheck.evaluation.metrics import CLUSTERING, check_names
+from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH
 from recheck.files import fingerprint
+from recheck.shorthand import merge, with_base, with_borrowed_rows, with_fidelity, with_sweep
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 # What a run is trained with. A change of any of these is another run; a change of anything else is not.
@@ -27,6 +29,7 @@ TRAINING_KEYS = (
     "model",
     "transforms",
     "sampler",
+    "relabel",
     "forward",
     "loss",
     "miner",
@@ -42,7 +45,7 @@ RELEASED_KEYS = ("model", "transforms", "sampler", "precision")
 RELEASED = "_released"
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # What a study says of a row or a dataset that is no setting of its runs.
-NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as")
+NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as", "seeds")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -249,13 +252,22 @@ def with_weights(
     return {**resolved, "model": {**resolved["model"], "backbone": backbone}}
 
 
-def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
-    """A study, checked on its own: shape, spelling of metrics and of the library's class names."""
+def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -> dict[str, Any]:
+    """A study, checked on its own: shape, spelling of metrics and of the library's class names.
+
+    ``fidelity`` is chosen instead of the study's own, where it has any to choose from.
+    """
     if name not in paths:
         raise UserError(f"There is no study '{name}'; {nearest(name, paths)} (config/studies/*.yaml).")
     path = paths[name]
-    study = _with_base(read_yaml(path), path, paths)
+    study = with_base(read_yaml(path), path, paths, read_yaml)
+    if isinstance(study.get("methods"), dict):
+        study = with_borrowed_rows(study, path, paths, read_yaml)
     validate(study, "study", path)
+    study = with_sweep(with_fidelity(study, fidelity, path), path)
+    for other in study.get("includes") or []:
+        if other not in paths or other == name:
+            raise UserError(f"{path}: 'includes' names no other study '{other}'; {nearest(other, paths)}.")
     study = {"name": name, "views": ["concatenated", "separated"], **study}
     study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
     for method in study["methods"]:
@@ -264,6 +276,7 @@ def load_study(name: str, paths: dict[str, Path]) -> dict[str, Any]:
             run, source = resolve(study, dataset, method), f"{path}, method '{method}'"
             _check_released(run.get("released"), run, method, source)
             _check_run(run, source)
+            _check_views(study["views"], run, source)
     return study
 
 
@@ -273,9 +286,17 @@ def published_file(name: str, paths: dict[str, Path]) -> str | None:
     None also for a study that can't be read: what is wrong with it is said when it is asked for, not before.
     """
     try:
-        return _with_base(read_yaml(paths[name]), paths[name], paths).get("published")
+        return with_base(read_yaml(paths[name]), paths[name], paths, read_yaml).get("published")
     except UserError:
         return None
+
+
+def included(name: str, paths: dict[str, Path]) -> list[str]:
+    """The studies that are made together with a study; none of one that can't be read, as above."""
+    try:
+        return with_base(read_yaml(paths[name]), paths[name], paths, read_yaml).get("includes") or []
+    except UserError:
+        return []
 
 
 def load_published(path: str | Path) -> list[dict[str, Any]]:
@@ -283,21 +304,6 @@ def load_published(path: str | Path) -> list[dict[str, Any]]:
     found = read_yaml(path)
     validate(found, "published", path)
     return found["documents"]
-
-
-def _with_base(study: dict[str, Any], path: Path, paths: dict[str, Path]) -> dict[str, Any]:
-    """A study that says `base: <study>` is that study with changes: protocol and methods key by key, the rest whole."""
-    if not isinstance(study.get("base"), str):
-        return study
-    name = study["base"]
-    if name not in paths or paths[name] == path:
-        others = [other for other in paths if paths[other] != path]
-        raise UserError(f"{path}: 'base' names no other study '{name}'; {nearest(name, others)}.")
-    base = read_yaml(paths[name])
-    if "base" in base:
-        raise UserError(f"{path}: 'base' is '{name}', which has a base itself; name that one, '{base['base']}'.")
-    merged = {key: merge(base.get(key), study.get(key, {})) for key in ("protocol", "methods")}
-    return {**base, **study, **merged}
 
 
 def _check_tuned(study: dict[str, Any], dataset: str, method: str, path: Path) -> None:
@@ -340,24 +346,40 @@ def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
     return resolved
 
 
-def merge(base: Any, over: Any) -> Any:
-    """Mappings are merged key by key; anything else, and a part of another `class` or `scheme`, is replaced."""
-    if not (isinstance(base, dict) and isinstance(over, dict)):
-        return over
-    if any(key in over and over[key] != base.get(key) for key in ("class", "scheme")):
-        return over
-    return {**base, **{key: merge(base[key], value) if key in base else value for key, value in over.items()}}
-
-
 def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
     """What a run's checkpoint depends on, and how images are embedded by it."""
     keys = RELEASED_KEYS if resolved.get("released") else TRAINING_KEYS
-    return {key: resolved[key] for key in keys if resolved.get(key) is not None}
+    part = {key: resolved[key] for key in keys if resolved.get(key) is not None}
+    if "relabel" in part:
+        part["relabel"] = {**part["relabel"], "members": folds_of(resolved)}
+    # how metrics are computed is a setting of the run only where they choose its checkpoint or are watched
+    watched = {name for names in watched_metrics(part.get("selection", {})).values() for name in names}
+    how = _how_evaluated(resolved, clusters=bool(watched & set(CLUSTERING))) if watched else {}
+    return part | ({"evaluation": how} if how else {})
+
+
+def watched_metrics(selection: dict[str, Any]) -> dict[str, list[str]]:
+    """The metrics of each role that a run is evaluated on while it is trained; those that select first."""
+    found = {selection["role"]: [selection["metric"], *selection.get("also", [])]} if selection.get("role") else {}
+    for role, names in selection.get("watch", {}).items():
+        found[role] = [*found.get(role, []), *names]
+    return {role: list(dict.fromkeys(names)) for role, names in found.items()}
+
+
+def _how_evaluated(resolved: dict[str, Any], clusters: bool = True) -> dict[str, Any]:
+    """What `evaluation` says of how metrics are computed, where it differs from the default."""
+    evaluation = resolved["evaluation"]
+    how = {} if evaluation.get("normalise", True) else {"normalise": False}
+    return how | ({"clustering": evaluation["clustering"]} if clusters and evaluation.get("clustering") else {})
 
 
 def evaluation_part(resolved: dict[str, Any]) -> dict[str, Any]:
     """What a run is evaluated with: a change of the table's columns is not among it."""
-    return {"metrics": resolved["evaluation"]["metrics"], "reduction": resolved.get("reduction")}
+    part = {"metrics": resolved["evaluation"]["metrics"], "reduction": resolved.get("reduction")}
+    selection, trained = resolved["selection"], resolved["schedule"]["epochs"] and not resolved.get("released")
+    if trained and selection.get("role") == "test":
+        part["select"] = selection["metric"]
+    return part | _how_evaluated(resolved)
 
 
 def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
@@ -371,8 +393,8 @@ def folds_of(resolved: dict[str, Any]) -> int:
 
 
 def seeds_of(study: dict[str, Any], method: str) -> list[int]:
-    """The seeds of a row; checkpoints that others have released are there once."""
-    return study["seeds"][:1] if method.endswith(RELEASED) else study["seeds"]
+    """The seeds of a row: the study's, or the first so many; checkpoints that others have released are there once."""
+    return study["seeds"][:1] if method.endswith(RELEASED) else study["seeds"][: study["methods"][method].get("seeds")]
 
 
 def own_files(configuration: Any) -> list[str]:
@@ -402,6 +424,7 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         "evaluation.table": evaluation["table"],
         "selection.metric": [selection["metric"]] if "metric" in selection else [],
         "selection.also": selection.get("also", []),
+        **{f"selection.watch.{role}": names for role, names in selection.get("watch", {}).items()},
     }
     for key, names in metrics.items():
         try:
@@ -419,7 +442,13 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         raise UserError(f"{source}: 'transforms.resize' needs either 'shorter' or 'exact'.")
     loss, miner = resolved.get("loss") or {}, resolved.get("miner") or {}
     inner = loss.get("loss") if isinstance(loss.get("loss"), dict) else {}
-    for part, spec, library in (("loss", loss, "losses"), ("loss.loss", inner, "losses"), ("miner", miner, "miners")):
+    parts = (
+        ("loss", loss, "losses"),
+        ("loss.loss", inner, "losses"),
+        ("miner", miner, "miners"),
+        ("sampler", resolved["sampler"], "samplers"),
+    )
+    for part, spec, library in parts:
         name, known = spec.get("class"), _part_classes(library)
         if name and ":" not in name and known and name not in known:
             raise UserError(f"{source}: unknown class '{name}' in '{part}'; {nearest(name, known)}, or 'module:Class'.")
@@ -459,6 +488,26 @@ def _check_split(resolved: dict[str, Any], source: str) -> None:
             f"{source}: 'selection.role' is '{role}', but the split scheme {name} has only {', '.join(roles)}; leave "
             "'role' out to take the last epoch."
         )
+    for watched in resolved["selection"].get("watch", {}):
+        if roles is not None and watched not in roles:
+            raise UserError(
+                f"{source}: 'selection.watch' names '{watched}', but the split scheme {name} has only "
+                f"{', '.join(roles)}."
+            )
+
+
+def _check_views(views: list[str], resolved: dict[str, Any], source: str) -> None:
+    """A column that is called after an epoch must show that epoch."""
+    if resolved.get("released") or not resolved["schedule"]["epochs"]:
+        return
+    role = resolved["selection"].get("role")
+    if BEST_ON_TEST in views and role != "test":
+        raise UserError(f"{source}: the view '{BEST_ON_TEST}' needs 'selection: {{role: test, metric: …}}'.")
+    if LAST_EPOCH in views and role not in (None, "test"):
+        raise UserError(
+            f"{source}: the view '{LAST_EPOCH}' shows no last epoch if 'selection.role' is '{role}'; use 'test', leave "
+            "'role' out, or show 'concatenated'."
+        )
 
 
 def _check_batches(resolved: dict[str, Any], source: str) -> None:
@@ -475,6 +524,11 @@ def _check_batches(resolved: dict[str, Any], source: str) -> None:
         raise UserError(
             f"{source}: the loss 'WithinPairLoss' needs several views: add 'forward: {{class: MultiView, …}}'."
         )
+    parts = (resolved.get("forward") or {}).get("parts", 1)
+    if forward == "InTurns" and sampler["batch"] % parts:
+        raise UserError(
+            f"{source}: 'forward' cuts batches of {sampler['batch']} into {parts} parts, which is no divisor."
+        )
     if forward == "MultiView" and miner:
         raise UserError(f"{source}: a miner can't look at several views of an image: remove 'miner' or 'forward'.")
     if forward == "MultiView" and loss in _library_classes("pytorch_metric_learning", "losses"):
@@ -486,10 +540,13 @@ def _check_batches(resolved: dict[str, Any], source: str) -> None:
 
 def _part_classes(library: str) -> list[str]:
     """The names a part may have without a colon: pytorch-metric-learning's, and our own losses."""
-    own = _library_classes("recheck.methods", library) if library == "losses" else []
+    own = _library_classes("recheck.methods", library)
+    if library == "samplers":
+        return own
     return [*own, *_library_classes("pytorch_metric_learning", library)]
 
 
+@cache
 def _library_classes(package: str, subpackage: str) -> list[str]:
     """The class names that a package imports for its users, read from its source: importing it takes seconds."""
     spec = importlib.util.find_spec(package)

@@ -54,6 +54,11 @@ def build(spec: dict[str, Any], modules: list[ModuleType], what: str, **context:
         raise UserError(f"{what} '{spec['class']}' refuses its arguments {arguments}: {error}.") from error
 
 
+def takes(spec: dict[str, Any], argument: str, modules: list[ModuleType], what: str) -> bool:
+    """Whether the class that a part names has an argument of that name."""
+    return argument in _accepted(find(spec["class"], modules, what))
+
+
 def _accepted(cls: Any) -> set[str]:
     """Names of a class's arguments, those it hands on to its parents (``**kwargs``) included."""
     names: set[str] = set()

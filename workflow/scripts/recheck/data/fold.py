@@ -14,17 +14,23 @@ from recheck.files import read_json, sha256
 
 @dataclass(frozen=True)
 class FoldData:
-    """Packed images, the label of each, and which are train, val and test."""
+    """Packed images, the label of each (and of its super-category), and which are train, val and test."""
 
     images: PackedImages
     labels: np.ndarray
     roles: dict[str, np.ndarray]
+    super_labels: np.ndarray | None = None
 
     @classmethod
     def load(cls, index: str | Path, split: str | Path, pack: str | Path, fold: int) -> "FoldData":
-        """Read index, split and packed images, which must fit: labels belong to pixels by number alone."""
-        images, expected = PackedImages(pack), sha256(index)
-        for source, found in ((pack, images.about["index_sha256"]), (split, read_json(split).get("index_sha256"))):
+        """Read index, split and packed images, which must fit: labels belong to pixels by number alone.
+
+        A method may have more members than the split has folds: they take these in turns.
+        """
+        images, expected, stored = PackedImages(pack), sha256(index), read_json(split)
+        for source, found in ((pack, images.about["index_sha256"]), (split, stored.get("index_sha256"))):
             if found != expected:
                 raise UserError(f"{source} was made from another {index}: delete it and run again.")
-        return cls(images, read_index(index)["label"].to_numpy(), read_split(split, fold))
+        table = read_index(index)
+        roles = read_split(split, fold % max(len(stored.get("folds", [])), 1))
+        return cls(images, table["label"].to_numpy(), roles, table["super_label"].to_numpy(dtype=str))

@@ -9,7 +9,7 @@ for each fold the SHA-256 of every role's list of image numbers.
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -307,6 +307,18 @@ def read_split(path: str | Path, fold: int) -> dict[str, np.ndarray]:
         if "sha256" in split and list_sha256(images) != split["sha256"][fold].get(role):
             raise UserError(f"{where} has changed since it was made (checksum): delete the file and run again.")
     return {role: np.array(images, dtype=np.int64) for role, images in folds[fold].items()}
+
+
+def searched(roles: Collection[str], role: str) -> tuple[str, ...]:
+    """The role whose images are searched among themselves, or the two of queries and of the gallery they search.
+
+    ``test`` is ``query`` and ``gallery`` in splits that have these instead (In-Shop).
+    """
+    if role in roles:
+        return (role,)
+    if role == "test" and {"query", "gallery"} <= set(roles):
+        return "query", "gallery"
+    raise UserError(f"The split has no images with the role '{role}', only {', '.join(roles)}.")
 
 
 def check_disjoint(split: dict, labels: Iterable[int]) -> None:

@@ -23,7 +23,11 @@ from recheck.errors import UserError, nearest
 
 Step = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
-INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
+BY_TORCH = ("bilinear", "bicubic", "nearest")
+BY_PILLOW = {"area": "BOX", "lanczos": "LANCZOS"}
+INTERPOLATIONS = (*BY_TORCH, *BY_PILLOW)
+ANY_OF = ("nearest", "bilinear", "bicubic", "area", "lanczos")
+"""What ``interpolation: random`` draws from."""
 
 
 class Compose:
@@ -64,22 +68,34 @@ class CenterCrop:
         self.size = _whole("center_crop", "size", size)
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        missing = [max(0, self.size - side) for side in pixels.shape[-2:]]
-        if any(missing):
-            (top, left), (bottom, right) = ([m // 2 for m in missing], [(m + 1) // 2 for m in missing])
-            pixels = pad(pixels, (left, right, top, bottom))
+        pixels = _padded(pixels, self.size)
         top, left = (round((side - self.size) / 2) for side in pixels.shape[-2:])
         return pixels[:, top : top + self.size, left : left + self.size]
 
 
+class RandomCrop:
+    """A square anywhere in the image; one that is smaller is padded with black."""
+
+    def __init__(self, size: int):
+        self.size = _whole("random_crop", "size", size)
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        pixels = _padded(pixels, self.size)
+        top, left = (_below(side - self.size, generator) for side in pixels.shape[-2:])
+        return pixels[:, top : top + self.size, left : left + self.size]
+
+
 class RandomResizedCrop:
-    """A random part (uniform in area, log-uniform in width / height) resized to a square."""
+    """A random part (uniform in area, log-uniform in width / height) resized to a square.
+
+    ``interpolation: random`` draws one of nearest, bilinear, bicubic, area and lanczos for each image.
+    """
 
     def __init__(self, size: int, scale: list, ratio: list, interpolation: str = "bilinear"):
         self.size = [_whole("random_resized_crop", "size", size)] * 2
         self.scale = _pair("random_resized_crop", "scale", scale)
         self.ratio = _pair("random_resized_crop", "ratio", ratio)
-        self.interpolation = _mode("random_resized_crop", interpolation)
+        self.interpolation = _mode("random_resized_crop", interpolation, (*INTERPOLATIONS, "random"))
 
     def box(self, height: int, width: int, generator: torch.Generator) -> tuple[int, int, int, int]:
         """Top, left, height, width. Ten tries to fit, then the largest middle part with an allowed shape."""
@@ -100,7 +116,10 @@ class RandomResizedCrop:
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         top, left, height, width = self.box(*pixels.shape[-2:], generator)
         crop = pixels[:, top : top + height, left : left + width]
-        return _resized(crop, self.size, self.interpolation)
+        mode = self.interpolation
+        if mode == "random":
+            mode = ANY_OF[_below(len(ANY_OF) - 1, generator)]
+        return _resized(crop, self.size, mode)
 
 
 class HorizontalFlip:
@@ -116,6 +135,7 @@ class HorizontalFlip:
 STEPS: dict[str, type] = {
     "resize": Resize,
     "center_crop": CenterCrop,
+    "random_crop": RandomCrop,
     "random_resized_crop": RandomResizedCrop,
     "horizontal_flip": HorizontalFlip,
 }
@@ -144,11 +164,28 @@ def _step(name: str, options: dict | None) -> Step:
     return STEPS[name](**options)
 
 
+def _padded(pixels: torch.Tensor, size: int) -> torch.Tensor:
+    missing = [max(0, size - side) for side in pixels.shape[-2:]]
+    (top, left), (bottom, right) = ([m // 2 for m in missing], [(m + 1) // 2 for m in missing])
+    return pad(pixels, (left, right, top, bottom)) if any(missing) else pixels
+
+
 def _resized(pixels: torch.Tensor, size: list[int], mode: str) -> torch.Tensor:
-    smooth = {} if mode == "nearest" else {"align_corners": False, "antialias": True}
     if list(pixels.shape[-2:]) == size:
         return pixels
+    if mode in BY_PILLOW:
+        return _resized_by_pillow(pixels, size, BY_PILLOW[mode])
+    smooth = {} if mode == "nearest" else {"align_corners": False, "antialias": True}
     return interpolate(pixels[None], size=size, mode=mode, **smooth)[0]
+
+
+def _resized_by_pillow(pixels: torch.Tensor, size: list[int], filter_name: str) -> torch.Tensor:
+    """What torch has no filter for: whole numbers throughout, so that the same bits come out everywhere."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+    resized = image.resize((size[1], size[0]), Image.Resampling[filter_name])
+    return torch.from_numpy(np.array(resized)).permute(2, 0, 1)
 
 
 def _uniform(low: float, high: float, generator: torch.Generator) -> float:
@@ -179,7 +216,7 @@ def _pair(step: str, key: str, value: Any, whole: bool = False) -> list:
     return [_whole(step, key, part) for part in value] if whole else [float(part) for part in value]
 
 
-def _mode(step: str, name: str) -> str:
-    if name not in INTERPOLATIONS:
-        raise UserError(f"The transform '{step}' has no interpolation '{name}': {nearest(str(name), INTERPOLATIONS)}.")
+def _mode(step: str, name: str, known: tuple[str, ...] = INTERPOLATIONS) -> str:
+    if name not in known:
+        raise UserError(f"The transform '{step}' has no interpolation '{name}': {nearest(str(name), known)}.")
     return name

@@ -1,18 +1,46 @@
 """How well k-means finds the classes again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from recheck.errors import UserError, nearest
 from recheck.evaluation.search import checked
 
 ITERATIONS = 20
+MOST_CLUSTERS = 1000
+"""Of scikit-learn's full k-means; above it is done on mini-batches."""
+CHOICES = {"kmeans": ("faiss", "scikit-learn"), "average": ("arithmetic", "geometric")}
+"""The settings of the clustering metrics; the first of each is the default."""
 
 
-def evaluate(embeddings: np.ndarray, labels: np.ndarray, metrics: Sequence[str], seed: int = 0) -> dict[str, float]:
-    """NMI and AMI of a k-means with as many clusters as there are classes; images alone in their class count too."""
-    found = kmeans(embeddings, len(np.unique(labels)), seed)
-    return {name: {"NMI": nmi, "AMI": ami}[name](labels, found) for name in metrics}
+def check_settings(settings: Mapping[str, str] | None) -> dict[str, str]:
+    """The settings with defaults filled in; unknown ones are refused."""
+    chosen = {key: known[0] for key, known in CHOICES.items()} | dict(settings or {})
+    for key, value in chosen.items():
+        if key not in CHOICES:
+            raise UserError(f"Clustering has no setting '{key}'; {nearest(str(key), CHOICES)}.")
+        if value not in CHOICES[key]:
+            raise UserError(f"Clustering has no {key} '{value}'; {nearest(str(value), CHOICES[key])}.")
+    return chosen
+
+
+def evaluate(
+    embeddings: np.ndarray,
+    labels: np.ndarray,
+    metrics: Sequence[str],
+    seed: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, float]:
+    """NMI and AMI of a k-means with as many clusters as there are classes; images alone in their class count too.
+
+    ``settings``: which library's ``kmeans`` (faiss, scikit-learn), and which ``average`` of the entropies normalises
+    (arithmetic, geometric).
+    """
+    chosen = check_settings(settings)
+    cluster = {"faiss": kmeans, "scikit-learn": kmeans_of_scikit_learn}[chosen["kmeans"]]
+    found = cluster(embeddings, len(np.unique(labels)), seed)
+    return {name: {"NMI": nmi, "AMI": ami}[name](labels, found, chosen["average"]) for name in metrics}
 
 
 def kmeans(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
@@ -29,6 +57,31 @@ def kmeans(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
     )
     means.train(embeddings)
     return means.assign(embeddings)[1]
+
+
+def kmeans_of_scikit_learn(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
+    """The cluster of each row by scikit-learn: the best of ten, or with very many clusters one on mini-batches.
+
+    All settings are given: their defaults have changed since 2019.
+    """
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+
+    embeddings, _ = checked(embeddings)
+    if clusters <= MOST_CLUSTERS:
+        means = KMeans(clusters, init="k-means++", n_init=10, max_iter=300, tol=1e-4, random_state=seed)
+    else:
+        means = MiniBatchKMeans(
+            clusters,
+            init="k-means++",
+            n_init=3,
+            max_iter=100,
+            batch_size=100,
+            tol=0.0,
+            max_no_improvement=10,
+            reassignment_ratio=0.01,
+            random_state=seed,
+        )
+    return means.fit_predict(embeddings)
 
 
 def nmi(labels: np.ndarray, clusters: np.ndarray, average_method: str = "arithmetic") -> float:

@@ -1,13 +1,29 @@
-"""Embeddings on disk: one float32 matrix for each role (test, query, gallery, …)."""
+"""Embeddings on disk: one float32 matrix for each role (test, or query and gallery).
 
+Those of the checkpoint that is best on the test set, where there is one, are in the same file with a prefix.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from recheck.data.splits import searched
 from recheck.errors import UserError
+from recheck.evaluation.views import BEST_ON_TEST
 from recheck.files import atomic
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The images of the test set by number, one row each; the last ``gallery`` of them are searched by the others."""
+
+    images: np.ndarray
+    embeddings: np.ndarray
+    gallery: int
 
 
 def write_embeddings(path: str | Path, roles: dict[str, np.ndarray]) -> None:
@@ -20,3 +36,16 @@ def read_embeddings(path: str | Path) -> dict[str, np.ndarray]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be made anew.") from error
+
+
+def read_test_set(path: str | Path, split: Mapping[str, np.ndarray], best_on_test: bool = False) -> Searched:
+    """What a run gives for a split's test set: of its own checkpoint, or of the best on that set if it has one."""
+    stored, roles = read_embeddings(path), searched(split, "test")
+    prefix = f"{BEST_ON_TEST}/" if best_on_test and f"{BEST_ON_TEST}/{roles[0]}" in stored else ""
+    if missing := [role for role in roles if f"{prefix}{role}" not in stored]:
+        raise UserError(f"{path} has no embeddings of '{missing[0]}': delete it and run again, it will be made anew.")
+    return Searched(
+        np.concatenate([np.asarray(split[role], np.int64) for role in roles]),
+        np.concatenate([stored[f"{prefix}{role}"] for role in roles]),
+        len(split["gallery"]) if len(roles) > 1 else 0,
+    )

@@ -1,14 +1,15 @@
-"""Retrieval metrics of embeddings, all from one pass over the neighbours.
+"""Retrieval metrics of embeddings, all but mAP from one pass over the neighbours.
 
 For a query with R other items of its class: P@1 is whether the nearest is of its class, RP the share of its class
 among the R nearest, MAP@R the mean over the first R places of (right here) x (precision so far), R@k whether any of
-the k nearest is of its class. Each is a plain mean over queries. Items alone in their class (R = 0) are no queries
+the k nearest is of its class. mAP is the same sum as MAP@R over the whole ranking, so every item of the class counts:
+(1/R) Σ_m m / (place of the m-th). Each is a plain mean over queries. Items alone in their class (R = 0) are no queries
 in any of these, R@k included, but stay where others have to be told from them.
 """
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,15 +18,17 @@ from recheck.evaluation import clustering
 from recheck.evaluation.search import BLOCK, Search
 
 AT_R = ("RP", "MAP@R")
+WHOLE = "mAP"
 CLUSTERING = ("NMI", "AMI")
 RECALL = re.compile(r"R@([1-9][0-9]*)")
 
 
 def check_names(names: Sequence[str]) -> None:
     """Refuse metrics that do not exist."""
+    known = {name.upper(): name for name in ("P@1", *AT_R, WHOLE, "R@1", *CLUSTERING)}
     for name in names:
-        if not (name == "P@1" or name in AT_R or name in CLUSTERING or RECALL.fullmatch(name)):
-            hint = nearest(name.upper(), ("P@1", *AT_R, "R@1", *CLUSTERING))
+        if not (name in known.values() or RECALL.fullmatch(name)):
+            hint = nearest(known.get(name.upper(), name.upper()), known.values())
             raise UserError(f"There is no metric '{name}': {hint} (and R@k with any whole k from 1).")
 
 
@@ -38,11 +41,13 @@ def evaluate(
     device: str = "cpu",
     seed: int = 0,
     block: int = BLOCK,
+    clusters: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
     """The named metrics, as fractions, in the given order.
 
     Embeddings are taken as they are: normalise before. Without a gallery each row is searched among the others.
-    NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``.
+    NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``; ``clusters`` are its settings
+    (:func:`recheck.evaluation.clustering.evaluate`).
     """
     check_names(metrics)
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
@@ -55,7 +60,7 @@ def evaluate(
     if by_neighbours:
         values |= _retrieval(embeddings, labels, by_neighbours, gallery, places, device, block)
     if by_clusters:
-        values |= clustering.evaluate(embeddings, labels, by_clusters, seed)
+        values |= clustering.evaluate(embeddings, labels, by_clusters, seed, clusters)
     return {name: values[name] for name in metrics}
 
 
@@ -70,28 +75,41 @@ def _retrieval(
 ) -> dict[str, float]:
     _, codes = np.unique(np.concatenate((labels, places)), return_inverse=True)
     labels, places = codes[: len(labels)], codes[len(labels) :]
-    relevant = np.bincount(places, minlength=codes.max(initial=0) + 1)[labels] - (gallery is None)
+    sizes = np.bincount(places, minlength=codes.max(initial=0) + 1)
+    relevant = sizes[labels] - (gallery is None)
     queries = np.flatnonzero(relevant > 0)
     if not len(queries):
         raise UserError(
             f"None of the {len(labels)} images has another of its class to be found: retrieval needs classes with at "
             "least two images."
         )
-    depth = np.full(len(labels), max(_depth(name) for name in metrics))
+    nearest_only = [name for name in metrics if name != WHOLE]
+    depth = np.full(len(labels), max((_depth(name) for name in nearest_only), default=1))
     if any(name in AT_R for name in metrics):
         depth = np.maximum(depth, relevant)
     queries = queries[np.argsort(-depth[queries], kind="stable")]  # so that one large class deepens few blocks only
 
     search = Search(embeddings if gallery is None else gallery, device)
     embeddings = np.asarray(embeddings)
+    members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
     values = {name: np.empty(len(queries)) for name in metrics}
     for part in _parts(depth[queries], block):
         rows = queries[part]
-        found = search.nearest(embeddings[rows], int(depth[rows].max()), rows if gallery is None else None, block)
-        hits = places[found] == labels[rows, None]
-        for name in metrics:
-            values[name][part] = _values(name, hits, relevant[rows])
+        own = rows if gallery is None else None
+        if nearest_only:
+            found = search.nearest(embeddings[rows], int(depth[rows].max()), own, block)
+            hits = places[found] == labels[rows, None]
+            for name in nearest_only:
+                values[name][part] = _values(name, hits, relevant[rows])
+        if WHOLE in values:
+            found = search.places(embeddings[rows], [members[label] for label in labels[rows]], own, block)
+            values[WHOLE][part] = [_average_precision(of_query) for of_query in found]
     return {name: math.fsum(of_queries) / len(queries) for name, of_queries in values.items()}
+
+
+def _average_precision(places: np.ndarray) -> float:
+    """From the places of all items of the class in the whole ranking."""
+    return math.fsum(np.arange(1, len(places) + 1) / np.sort(places)) / len(places)
 
 
 def _depth(name: str) -> int:

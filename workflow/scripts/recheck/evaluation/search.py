@@ -14,7 +14,7 @@ float64. Memory grows with the block, not with queries x gallery.
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -123,33 +123,84 @@ class Search:
         return first[inverse]
 
     def _scan(self, queries: np.ndarray, k: int, own: np.ndarray | None) -> np.ndarray:
-        """The same answer from a float64 product with the whole gallery.
-
-        Taken about the gallery's mean, so that a cloud that is small against its distance from the origin
-        keeps its digits.
-        """
+        """The same answer from a float64 product with the whole gallery."""
         found = np.empty((len(queries), k), dtype=np.int64)
-        centre = self.gallery.mean(axis=0, dtype=np.float64).astype(np.float32).astype(np.float64)
         for part in blocks(len(queries), SCAN // len(self.gallery)):
-            near = queries[part] - centre
-            squares = np.einsum("ij,ij->i", near, near)
-            distance = np.empty((len(near), len(self.gallery)))
-            reach = 0.0
-            for columns in blocks(len(self.gallery), SCAN // self.gallery.shape[1]):
-                far = self.gallery[columns] - centre
-                far_squares = np.einsum("ij,ij->i", far, far)
-                distance[:, columns] = squares[:, None] + far_squares - 2 * (near @ far.T)
-                reach = max(reach, far_squares.max() ** 0.5)
-            if own is not None:
-                distance[np.arange(len(near)), own[part]] = np.inf
-            bound = _rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
+            distance, bound = self._all_distances(queries[part], None if own is None else own[part])
             limit = np.partition(distance, k - 1, axis=1)[:, k - 1] + 2 * bound
             for row, number in enumerate(range(part.start, part.stop)):
                 index = np.flatnonzero(distance[row] <= limit[row])
-                distinct, inverse = np.unique(self._copy_of[index], return_inverse=True)
-                exact = self._distances(queries, np.full(len(distinct), number), distinct)[inverse]
+                exact = self._exact(queries, number, index)
                 found[number] = index[np.lexsort((index, exact))[:k]]
         return found
+
+    def places(
+        self, queries: np.ndarray, targets: Sequence[np.ndarray], own: np.ndarray | None = None, block: int = BLOCK
+    ) -> Iterator[np.ndarray]:
+        """For each query the places, from 1, of its ``targets`` (gallery indices) in the ranking of the whole gallery.
+
+        A query's ``own`` row has no place and is no target. Nothing else is put in order: a target's place is the
+        number of rows that are nearer, counted in float64; rows too close to a target to tell are compared by the
+        distance that defines the order.
+        """
+        queries, _ = checked(queries)
+        for part in blocks(len(queries), 4 * block // len(self.gallery)):
+            distance, bound = self._all_distances(queries[part], None if own is None else own[part])
+            ordered = np.sort(distance, axis=1)
+            for row, number in enumerate(range(part.start, part.stop)):
+                wanted = targets[number] if own is None else targets[number][targets[number] != own[number]]
+                yield self._places(queries, number, wanted, distance[row], ordered[row], 2 * bound[row])
+
+    def _places(
+        self,
+        queries: np.ndarray,
+        number: int,
+        targets: np.ndarray,
+        distance: np.ndarray,
+        ordered: np.ndarray,
+        margin: float,
+    ) -> np.ndarray:
+        low, high = distance[targets] - margin, distance[targets] + margin
+        nearer = np.searchsorted(ordered, low, side="left")
+        unsure = np.flatnonzero(np.searchsorted(ordered, high, side="right") - nearer > 1)
+        if len(unsure):
+            # rows inside any of the intervals: more of them have begun than ended before
+            begun = np.searchsorted(np.sort(low[unsure]), distance, side="right")
+            index = np.flatnonzero(begun > np.searchsorted(np.sort(high[unsure]), distance, side="left"))
+            order = np.lexsort((index, self._exact(queries, number, index)))
+            place = np.empty(len(index), dtype=np.int64)
+            place[order] = np.arange(len(index))
+            among = np.searchsorted(np.sort(distance[index]), low[unsure], side="left")
+            nearer[unsure] += place[np.searchsorted(index, targets[unsure])] - among
+        return nearer + 1
+
+    @cached_property
+    def _centre(self) -> np.ndarray:
+        return self.gallery.mean(axis=0, dtype=np.float64).astype(np.float32).astype(np.float64)
+
+    def _all_distances(self, queries: np.ndarray, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances to the whole gallery by float64 products, and for each query how far they can be off.
+
+        Taken about the gallery's mean, so that a cloud that is small against its distance from the origin
+        keeps its digits. The query itself is infinitely far.
+        """
+        near = queries - self._centre
+        squares = np.einsum("ij,ij->i", near, near)
+        distance = np.empty((len(near), len(self.gallery)))
+        reach = 0.0
+        for columns in blocks(len(self.gallery), SCAN // self.gallery.shape[1]):
+            far = self.gallery[columns] - self._centre
+            far_squares = np.einsum("ij,ij->i", far, far)
+            distance[:, columns] = squares[:, None] + far_squares - 2 * (near @ far.T)
+            reach = max(reach, far_squares.max() ** 0.5)
+        if own is not None:
+            distance[np.arange(len(near)), own] = np.inf
+        return distance, _rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
+
+    def _exact(self, queries: np.ndarray, number: int, index: np.ndarray) -> np.ndarray:
+        """The defining distances of one query to some gallery rows, each copy of a row computed once."""
+        distinct, inverse = np.unique(self._copy_of[index], return_inverse=True)
+        return self._distances(queries, np.full(len(distinct), number), distinct)[inverse]
 
     def _distances(self, queries: np.ndarray, row: np.ndarray, index: np.ndarray) -> np.ndarray:
         """The distance that defines the order, of pairs of a query and a gallery row.

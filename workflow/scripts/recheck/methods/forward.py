@@ -1,4 +1,4 @@
-"""The forward pass of a training step: once, or several times with dropout."""
+"""The forward pass of a training step: once, in turns, or several times with dropout."""
 
 import sys
 from typing import Any
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import dropout
 
+from recheck.errors import UserError
 from recheck.registry import build
 
 
@@ -15,6 +16,22 @@ class Single:
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         return model(images).float()
+
+
+class InTurns:
+    """One embedding of each image, from ``parts`` forward passes over equal consecutive parts of the batch.
+
+    Batch-norm then takes its statistics from each part alone: anchors by themselves and positives by themselves, or
+    supports and queries, where the sampler puts them into the batch in that order.
+    """
+
+    def __init__(self, parts: int):
+        self.parts = parts
+
+    def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+        if len(images) % self.parts:
+            raise UserError(f"'forward': a batch of {len(images)} images can't be cut into {self.parts} equal parts.")
+        return torch.cat([model(part).float() for part in images.chunk(self.parts)])
 
 
 class MultiView:
@@ -34,5 +51,5 @@ class MultiView:
         return dropout(embeddings, self.dropout, training=model.training).flatten(0, 1)
 
 
-def build_forward(spec: dict[str, Any] | None) -> Single | MultiView:
+def build_forward(spec: dict[str, Any] | None) -> Single | InTurns | MultiView:
     return build(spec, [sys.modules[__name__]], "forward pass") if spec else Single()

@@ -5,12 +5,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from recheck.errors import UserError
+from recheck.errors import UserError, nearest
+from recheck.methods import mxnet_adam
+from recheck.methods.mxnet_adam import MXNetAdam
 from recheck.registry import build
+
+__all__ = ["MXNetAdam", "build_optimisers", "build_schedulers"]
+FACTORS = "lr_factors"
 
 
 def build_optimisers(spec: dict[str, Any], parts: dict[str, nn.Module]) -> dict[str, torch.optim.Optimizer]:
-    """An optimiser for every part that has trainable parameters; a part without a setting is an error."""
+    """An optimiser for every part that has trainable parameters; a part without a setting is an error.
+
+    ``lr_factors`` of a part, such as ``{Conv2d: 0.01}``, multiplies the learning rate of the parameters that modules of
+    that class own themselves.
+    """
     optimisers = {}
     for name, module in parts.items():
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -18,8 +27,40 @@ def build_optimisers(spec: dict[str, Any], parts: dict[str, nn.Module]) -> dict[
             continue
         if name not in spec:
             raise UserError(f"'optimisers.{name}' is missing: the {name} has parameters to train.")
-        optimisers[name] = build(spec[name], [torch.optim], f"optimiser of the {name},", params=parameters)
+        factors = spec[name].get(FACTORS) or {}
+        own = {key: value for key, value in spec[name].items() if key != FACTORS}
+        params = _groups(module, factors, name) if factors else parameters
+        optimiser = build(own, [mxnet_adam, torch.optim], f"optimiser of the {name},", params=params)
+        for group in optimiser.param_groups:
+            group["lr"] *= group.pop("lr_factor", 1)
+        optimisers[name] = optimiser
     return optimisers
+
+
+def _groups(module: nn.Module, factors: dict[str, float], part: str) -> list[dict[str, Any]]:
+    """The trainable parameters by the class of the module that owns them: those without a factor first."""
+    owned: dict[str | None, list[nn.Parameter]] = {None: [], **{kind: [] for kind in factors}}
+    seen, kinds = set(), set()
+    for owner in module.modules():
+        kind = type(owner).__name__
+        for parameter in owner.parameters(recurse=False):
+            if parameter.requires_grad and parameter not in seen:
+                seen.add(parameter)
+                kinds.add(kind)
+                owned[kind if kind in factors else None].append(parameter)
+    for kind, factor in factors.items():
+        if kind not in kinds:
+            raise UserError(
+                f"'optimisers.{part}.lr_factors': no trained module of the {part} is a '{kind}'; "
+                f"{nearest(str(kind), kinds)}."
+            )
+        if not isinstance(factor, (int, float)) or isinstance(factor, bool) or factor < 0:
+            raise UserError(f"'optimisers.{part}.lr_factors.{kind}' is a number from 0, not {factor!r}.")
+    return [
+        {"params": parameters} if kind is None else {"params": parameters, "lr_factor": factors[kind]}
+        for kind, parameters in owned.items()
+        if parameters
+    ]
 
 
 def build_schedulers(

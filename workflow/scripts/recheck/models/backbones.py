@@ -2,8 +2,9 @@
 
 A backbone is named in YAML: ``{name: efficientnet_lite0, weights: imagenet}``, ``{name: timm/resnet18, weights: none}``
 or, for one's own, ``{name: "module:function"}`` that returns a ``torch.nn.Module`` with ``num_features``, ``mean`` and
-``std`` (on the 0–255 scale), and ``channel_order`` if it is ``"bgr"``. ``weights`` may be a file, for any of them; the
-names of files in ``config/weights`` have become files, with their ``sha256``, before a job starts.
+``std`` (on the 0–255 scale), and ``channel_order`` if it is ``"bgr"``; if its global pooling is a submodule called
+``pooling``, that can be replaced (``model.pooling``). ``weights`` may be a file, for any of them; the names of files in
+``config/weights`` have become files, with their ``sha256``, before a job starts.
 
 timm and torchvision are slow to import, so that only their networks do it.
 """
@@ -17,6 +18,7 @@ from torch import nn
 
 from recheck.config import WEIGHTS_SUFFIXES
 from recheck.errors import UserError, nearest
+from recheck.models import pooling
 from recheck.models.bn_inception import BNInception
 from recheck.models.efficientnet_lite import EfficientNetLite0
 from recheck.models.tensors import check_hash, fit, read_tensors
@@ -63,6 +65,20 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     if weights not in ("imagenet", "none"):
         _load_file(backbone.network, Path(weights), spec.get("sha256"))
     return backbone
+
+
+def replace_pooling(backbone: Backbone, spec: dict[str, Any], name: str) -> None:
+    """Put another global pooling, such as ``{class: Max}``, into the place of the network's own."""
+    place = next(
+        (place for place in ("pooling", "avgpool") if isinstance(getattr(backbone.network, place, None), nn.Module)),
+        None,
+    )
+    if place is None or name.startswith("timm/"):
+        raise UserError(
+            f"'model.pooling': the pooling of backbone '{name}' can't be replaced, only that of {', '.join(NAMED)} and "
+            "of your own networks with a submodule 'pooling'; leave the key out."
+        )
+    setattr(backbone.network, place, pooling.build_pooling(spec))
 
 
 def _load_file(network: nn.Module, path: Path, sha256: str | None) -> None:

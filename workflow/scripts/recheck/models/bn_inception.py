@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from recheck.models.pooling import Average
+
 average = partial(F.avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=True)
 maximum = partial(F.max_pool2d, kernel_size=3, stride=1, padding=1)
 halve = partial(F.max_pool2d, kernel_size=3, stride=2, ceil_mode=True)
@@ -84,6 +86,7 @@ class BNInception(nn.Module):
                     width = unit.width
                 widths.append(width)
             channels = sum(widths)
+        self.pooling = Average()
 
     def _add(self, name: str, inputs: int, outputs: int, kernel: int = 1, stride: int = 1) -> None:
         self.add_module(name, nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2))
@@ -110,4 +113,4 @@ class BNInception(nn.Module):
         return x
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.features(x).mean((2, 3))
+        return self.pooling(self.features(x)).flatten(1)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from recheck.models.pooling import Average
+
 # widening, output channels, number of blocks, stride of the first, kernel
 STAGES = (
     (1, 16, 1, 1, 3),
@@ -73,9 +75,10 @@ class EfficientNetLite0(nn.Module):
                 channels = outputs
         self._blocks = nn.ModuleList(blocks)
         self._conv_head, self._bn1 = SameConv(channels, self.num_features), norm(self.num_features)
+        self.pooling = Average()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu6(self._bn0(self._conv_stem(x)), inplace=True)
         for block in self._blocks:
             x = block(x)
-        return F.relu6(self._bn1(self._conv_head(x)), inplace=True).mean((2, 3))
+        return self.pooling(F.relu6(self._bn1(self._conv_head(x)), inplace=True)).flatten(1)

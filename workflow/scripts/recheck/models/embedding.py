@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +12,40 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from recheck.config import BEST_ON_TEST
 from recheck.errors import UserError
 from recheck.files import atomic, fingerprint
-from recheck.models.backbones import build_backbone
-from recheck.models.heads import build_head
+from recheck.models import heads
+from recheck.models.backbones import build_backbone, replace_pooling
+from recheck.registry import takes
+
+FROZEN = ("frozen", "frozen_affine")
+BEST = f"{BEST_ON_TEST}/"
 
 
 class EmbeddingModel(nn.Module):
     """Backbone and head.
 
     It takes uint8 RGB images, and orders their channels and normalises them itself, so that it happens exactly once.
+    ``num_classes`` is the number of training classes, for heads that ask for it; ``dim`` the size of an embedding.
     """
 
-    def __init__(self, spec: dict[str, Any], load_weights: bool = True):
+    def __init__(self, spec: dict[str, Any], load_weights: bool = True, num_classes: int | None = None):
         super().__init__()
         backbone = build_backbone(spec["backbone"], load_weights)
+        if spec.get("pooling"):
+            replace_pooling(backbone, spec["pooling"], spec["backbone"]["name"])
         self.backbone = backbone.network
-        self.head = build_head(spec["head"], backbone.features)
-        self.dim = spec["head"].get("dim", backbone.features)
+        known = {} if num_classes is None else {"num_classes": num_classes}
+        self.head = heads.build_head(spec["head"], backbone.features, **known)
+        self.dim = getattr(self.head, "dim", None) or spec["head"].get("dim", backbone.features)
         self.bgr = backbone.channel_order == "bgr"
-        self.frozen_batch_norm = spec.get("batch_norm", "trained") == "frozen"
+        batch_norm = spec.get("batch_norm", "trained")
+        self.frozen_batch_norm = batch_norm in FROZEN
+        if batch_norm == "frozen_affine":
+            for module in self._batch_norms():
+                for parameter in module.parameters():
+                    parameter.requires_grad_(False)
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, -1, 1, 1), persistent=False)
         if rate := spec.get("channel_dropout", 0):
@@ -39,13 +54,16 @@ class EmbeddingModel(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def train(self, mode: bool = True) -> "EmbeddingModel":
-        """Frozen batch-norm keeps its statistics in training too; its scale and shift are still trained."""
+        """Frozen batch-norm keeps its statistics in training too; unless ``frozen_affine``, scale and shift train."""
         super().train(mode)
         if self.frozen_batch_norm:
-            for module in self.backbone.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval()
+            for module in self._batch_norms():
+                module.eval()
         return self
+
+    def _batch_norms(self) -> Iterator[nn.Module]:
+        found = self.backbone.modules()
+        return (module for module in found if isinstance(module, nn.modules.batchnorm._BatchNorm))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         ordered = images.flip(1) if self.bgr else images
@@ -65,16 +83,38 @@ def _drop_channels(rate: float, module: nn.Module, inputs: Any, output: torch.Te
     return F.dropout2d(output, rate, module.training)
 
 
-def save_model(path: str | Path, weights: dict[str, torch.Tensor], spec: dict[str, Any], data: dict[str, str]) -> None:
-    """Write weights as safetensors, with the model's own configuration and the hashes of the data it was trained on."""
+def save_model(
+    path: str | Path,
+    weights: dict[str, torch.Tensor],
+    spec: dict[str, Any],
+    data: dict[str, str],
+    num_classes: int | None = None,
+    best_on_test: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Write weights as safetensors, with the model's own configuration and the hashes of the data it was trained on.
+
+    A second checkpoint, the best on the test set, goes into the same file under names of its own. ``num_classes`` is
+    kept for heads that ask for it.
+    """
+    about = {"model": spec, "data": data}
+    if num_classes is not None and takes(spec["head"], "num_classes", [heads], "head"):
+        about["num_classes"] = num_classes
+    both = {**weights, **{f"{BEST}{name}": tensor for name, tensor in (best_on_test or {}).items()}}
     with atomic(path) as temporary:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in both.items()}
         # one entry: safetensors writes several in random order, and the file would not have the same bits each time
-        save_file(tensors, temporary, metadata={"recheck": json.dumps({"model": spec, "data": data}, sort_keys=True)})
+        save_file(tensors, temporary, metadata={"recheck": json.dumps(about, sort_keys=True)})
 
 
 def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device) -> EmbeddingModel:
     """The trained model, in evaluation mode; a file of another configuration or of other data is refused."""
+    return next(load_models(path, spec, data, device))[1]
+
+
+def load_models(
+    path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device
+) -> Iterator[tuple[str, EmbeddingModel]]:
+    """The run's model with the prefix "", then, where there is one, the best on the test set with its prefix."""
     try:
         with safe_open(path, framework="pt") as file:
             made = json.loads((file.metadata() or {}).get("recheck", "{}"))
@@ -85,6 +125,10 @@ def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], dev
         raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
     if made.get("data") != data:
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
-    model = EmbeddingModel(spec, load_weights=False)
-    model.load_state_dict(weights)
-    return model.to(device).eval()
+    best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
+    main = {name: tensor for name, tensor in weights.items() if not name.startswith(BEST)}
+    for prefix, own in (("", main), (BEST, best)):
+        if own:
+            model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
+            model.load_state_dict(own)
+            yield prefix, model.to(device).eval()

@@ -29,7 +29,7 @@ from recheck.report.style import (
     striped,
     styled,
 )
-from recheck.report.tables import Published
+from recheck.report.tables import Published, view_name
 
 PANELS_A_ROW = 4
 RECALL_LINES, LOG_LOSS = 10, 30
@@ -142,7 +142,8 @@ def _view_handles(views: Sequence[str], summary: pd.DataFrame, reference: str | 
     ]
     if reference:
         handles += [
-            Line2D([], [], label=f"{reference}, {view}", **_reference_line(number)) for number, view in enumerate(views)
+            Line2D([], [], label=f"{reference}, {view_name(view)}", **_reference_line(number))
+            for number, view in enumerate(views)
         ]
     return handles
 
@@ -150,7 +151,7 @@ def _view_handles(views: Sequence[str], summary: pd.DataFrame, reference: str | 
 def view_label(view: str, summary: pd.DataFrame) -> str:
     """The view with its dimension, where all methods have the same."""
     dims = summary.loc[summary["view"] == view, "dim"].dropna().unique()
-    return f"{view}, {int(dims[0])}-d" if len(dims) == 1 else view
+    return f"{view_name(view)}, {int(dims[0])}-d" if len(dims) == 1 else view_name(view)
 
 
 def curves(

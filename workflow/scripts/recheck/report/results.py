@@ -14,6 +14,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from recheck.config import RELEASED, resolve
+from recheck.data.splits import searched
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.views import concatenated
@@ -179,9 +180,16 @@ def embedding_files(paths: Iterable[str | Path]) -> dict[str, list[str | Path]]:
     return {method: [folds[fold] for fold in sorted(folds)] for method, folds in first.items()}
 
 
-def concatenated_view(paths: Sequence[str | Path], reduction: Mapping[str, Any] | None = None) -> np.ndarray:
-    """The test embeddings as the concatenated view searches them, from the files of all folds of one seed."""
-    return concatenated([read_embeddings(path)["test"] for path in paths], reduction, place(paths[0]).seed)
+def concatenated_view(
+    paths: Sequence[str | Path], reduction: Mapping[str, Any] | None = None, unit: bool = True
+) -> np.ndarray:
+    """The test embeddings (of queries, where there is a gallery) as the concatenated view searches them.
+
+    ``paths`` are the files of all folds of one seed.
+    """
+    found = [read_embeddings(path) for path in paths]
+    folds = [own["test"] if "test" in own else own["query"] for own in found]
+    return concatenated(folds, reduction, place(paths[0]).seed, unit)
 
 
 def class_names(index: pd.DataFrame) -> dict[int, str]:
@@ -200,8 +208,8 @@ def class_groups(index: pd.DataFrame) -> dict[int, str]:
 
 
 def test_images(split: Mapping[str, Any]) -> np.ndarray:
-    """Indices of the test images; a figure over all folds needs them to be the same in each."""
-    folds = [fold["test"] for fold in split["folds"]]
+    """Indices of the test images, or queries; a figure over all folds needs them to be the same in each."""
+    folds = [fold[searched(fold, "test")[0]] for fold in split["folds"]]
     if any(fold != folds[0] for fold in folds[1:]):
         raise UserError(
             "The folds of this split have different test images, so their embeddings cannot be shown in one."
@@ -212,9 +220,12 @@ def test_images(split: Mapping[str, Any]) -> np.ndarray:
 def split_facts(split: Mapping[str, Any], index: pd.DataFrame) -> dict[str, Any]:
     """The sizes that a table's caption names: test images and classes, folds, and the training set of a fold."""
     labels = index["label"].to_numpy()
-    test = sorted({image for fold in split["folds"] for image in fold["test"]})
+    roles = searched(split["folds"][0], "test")
+    test = sorted({image for fold in split["folds"] for image in fold[roles[0]]})
+    gallery = {"gallery_images": len(split["folds"][0][roles[1]])} if len(roles) > 1 else {}
     train = [fold.get("train", []) for fold in split["folds"]]
     return {
+        **gallery,
         "test_images": len(test),
         "test_classes": len(np.unique(labels[test])),
         "unseen_classes": not set(labels[test]) & {label for fold in train for label in labels[fold]},

@@ -5,6 +5,7 @@ import contextlib
 import torch
 
 from recheck.errors import UserError
+from recheck.training.gpus import take_gpu
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -20,6 +21,13 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("config 'device' is cuda, but PyTorch sees no GPU: use `--config device=cpu` or auto.")
     return torch.device(name)
+
+
+def own_device(name: str, job: str) -> torch.device:
+    """The device that is asked for. A GPU is this job's alone; if all are taken, it is waited for."""
+    if name != "cpu":
+        take_gpu(job)
+    return choose_device(name)
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:

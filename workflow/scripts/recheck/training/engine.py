@@ -7,6 +7,7 @@ steps, and a run continued from there ends with the same bits as one that was ne
 import logging
 import math
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 
+from recheck.config import watched_metrics
 from recheck.data import transforms
 from recheck.data.fold import FoldData
+from recheck.data.splits import searched
 from recheck.errors import UserError
-from recheck.evaluation import metrics, views
 from recheck.evaluation.search import search_device
+from recheck.evaluation.views import Measure
 from recheck.methods.forward import build_forward
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers, build_schedulers
+from recheck.methods.relabelling import training_labels
 from recheck.methods.samplers import build_sampler
+from recheck.methods.samplers.passes import draw_pass
+from recheck.models import projector
 from recheck.models.embedding import EmbeddingModel
 from recheck.progress import Progress
+from recheck.registry import build
 from recheck.training.checkpoint import StateFile
 from recheck.training.device import PRECISIONS, autocast
 from recheck.training.history import Events, Row
@@ -37,12 +44,23 @@ log = logging.getLogger("recheck")
 
 @dataclass
 class Outcome:
-    """A finished run: the chosen weights and how they came about."""
+    """A finished run: the chosen weights and how they came about.
+
+    ``best_on_test`` are the best epoch's where the test set selects; ``weights`` are then those of the last epoch.
+    """
 
     weights: dict[str, torch.Tensor]
     history: list[Row]
     best_epoch: int
     best_value: float | None
+    best_on_test: dict[str, torch.Tensor] | None = None
+
+    @property
+    def best_row(self) -> Row:
+        """The best epoch and its metrics."""
+        row = next(row for row in self.history if row["epoch"] == self.best_epoch)
+        timing = ("step", "loss", "images_per_second")
+        return {name: value for name, value in row.items() if name not in timing}
 
 
 @dataclass
@@ -85,13 +103,18 @@ class Run:
         self.name = name
         self.schedule = configuration["schedule"]
         self.selection = configuration["selection"]
+        self.watched = watched_metrics(self.selection)
+        self.how = configuration.get("evaluation", {})
         self.precision = configuration.get("precision", "float32")
         self.eval_transform = transforms.build(configuration["transforms"]["eval"])
         self.position = _Position()
-        self.drawn_pass: tuple[int, list[list[int]]] | None = None
+        self.passes: dict[int, list[list[int]]] = {}
+        self.train_indices = data.roles.get("train", np.empty(0, np.int64))
+        own_labels = data.labels[self.train_indices]
+        self.train_labels, self.num_classes = training_labels(configuration.get("relabel"), own_labels, seed, fold)
 
         seed_everything(derive(seed, fold, "start"))
-        self.model = EmbeddingModel(configuration["model"]).to(device)
+        self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
         self.best = _copy(self.model.state_dict())
         if self.trains:
             self._build_training()
@@ -103,21 +126,39 @@ class Run:
 
     def _build_training(self) -> None:
         configuration = self.configuration
-        self.train_indices = self.data.roles["train"]
-        classes, ranks = np.unique(self.data.labels[self.train_indices], return_inverse=True)
-        self.train_labels = ranks.astype(np.int64)
         self.train_transform = transforms.build(configuration["transforms"]["train"])
-        self.sampler = build_sampler(configuration["sampler"], self.train_labels)
-        self.loss = build_loss(configuration["loss"], len(classes), self.model.dim).to(self.device)
+        above = None if self.data.super_labels is None else self.data.super_labels[self.train_indices]
+        self.sampler = build_sampler(configuration["sampler"], self.train_labels, above)
+        self.projector, dim = None, self.model.dim
+        if spec := configuration["model"].get("projector"):
+            self.projector = build(spec, [projector], "projector", features=dim).to(self.device)
+            dim = getattr(self.projector, "dim", spec.get("dim"))
+            if dim is None:
+                raise UserError("'model.projector' has no 'dim', the size of its output.")
+        self.loss = build_loss(configuration["loss"], self.num_classes, dim).to(self.device)
         self.forward = build_forward(configuration.get("forward"))
         self.miner = build_miner(configuration.get("miner"))
         if self.miner is not None:
             self.miner.to(self.device)
-        parts = {"backbone": self.model.backbone, "head": self.model.head, "loss": self.loss}
+        parts = {
+            "backbone": self.model.backbone,
+            "head": self.model.head,
+            "projector": self.projector,
+            "loss": self.loss,
+        }
+        parts = {name: part for name, part in parts.items() if part is not None}
+        self.backbone_parameters = [own for own in self.model.backbone.parameters() if own.requires_grad]
         self.optimisers = build_optimisers(configuration["optimisers"], parts)
         self.schedulers = build_schedulers(configuration.get("scheduler"), self.optimisers)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
-        self.epoch_steps = self.schedule.get("steps_per_epoch") or len(self._draw_pass(0))
+        self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
+        if self.warm_up["epochs"] and not set(self.optimisers) - {"backbone"}:
+            raise UserError("'schedule.warm_up' fixes the backbone, and neither head nor loss has anything to train.")
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps of the present epoch: the schedule's, or those of the pass that is the epoch."""
+        return self.schedule.get("steps_per_epoch") or len(self._draw_pass(self.position.epoch))
 
     def train(self) -> Outcome:
         self._resume()
@@ -130,31 +171,59 @@ class Run:
         finally:
             events.close()
         position = self.position
-        return Outcome(self.best, position.history, position.best_epoch, position.best_value)
+        chosen = (position.history, position.best_epoch, position.best_value)
+        if self._selects and self.selection["role"] == "test":
+            return Outcome(_copy(self.model.state_dict()), *chosen, best_on_test=self.best)
+        return Outcome(self.best, *chosen)
 
     def _train_epoch(self, events: Events) -> None:
         self.model.train()
+        self._warm_up()
         position = self.position
         started = (time.perf_counter(), position.step_in_epoch)
-        batch = self.configuration["sampler"]["batch"]
-        total, done = self.schedule["epochs"] * self.epoch_steps * batch, position.step * batch
+        batch, steps = self.configuration["sampler"]["batch"], self.epoch_steps
+        total, done = self.schedule["epochs"] * steps * batch, position.step * batch
         name = f"{self.name} epoch {position.epoch + 1}".strip()
         with Progress(total=total, initial=done, unit="img", desc=name) as bar:
-            while position.step_in_epoch < self.epoch_steps:
+            while position.step_in_epoch < steps:
                 for pixels, labels in self._remaining_batches():
                     loss = self._step(pixels, labels)
                     bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
                     bar.update(batch)
                     self._stop_if_asked()
         position.epoch += 1
-        for scheduler in self.schedulers.values():
-            scheduler.step()
+        with warnings.catch_warnings():
+            # of the backbone's, which is not stepped while it is fixed
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+            for scheduler in self.schedulers.values():
+                scheduler.step()
         self._end_epoch(events, started)
+
+    @property
+    def _warm(self) -> bool:
+        return self.position.epoch < self.warm_up["epochs"]
+
+    def _warm_up(self) -> None:
+        """In the first epochs the backbone's weights are fixed; batch-norm behaves as in any training.
+
+        Afterwards everything trains that would have without it, and batch-norm's scale and shift stay fixed where they
+        are frozen (one published program began to train them here, by mistake). ``fresh_optimisers`` forgets all
+        moments then; learning rates go on as the schedule says. This happens before the first step of the epoch, so
+        that a run continued from the end of the last one does it too.
+        """
+        for parameter in self.backbone_parameters:
+            parameter.requires_grad_(not self._warm)
+        first = self.position.epoch == self.warm_up["epochs"] > 0 and self.position.step_in_epoch == 0
+        if first and self.warm_up.get("fresh_optimisers"):
+            for optimiser in self.optimisers.values():
+                optimiser.state.clear()
 
     def _step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
         position = self.position
         with autocast(self.device, self.precision):
             embeddings = self.forward(self.model, pixels)
+            if self.projector is not None:
+                embeddings = self.projector(embeddings).float()
         mined = () if self.miner is None else (self.miner(embeddings, labels),)
         loss = self.loss(embeddings, labels, *mined)
         value = loss.item()
@@ -167,8 +236,9 @@ class Run:
         for optimiser in self.optimisers.values():
             optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
-        for optimiser in self.optimisers.values():
-            self.scaler.step(optimiser)
+        for name, optimiser in self.optimisers.items():
+            if name != "backbone" or not self._warm:
+                self.scaler.step(optimiser)
         self.scaler.update()
         position.loss_sum += value
         position.step += 1
@@ -199,10 +269,14 @@ class Run:
         )
 
     def _draw_pass(self, number: int) -> list[list[int]]:
-        if self.drawn_pass is None or self.drawn_pass[0] != number:
-            generator = np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
-            self.drawn_pass = (number, self.sampler.draw(generator))
-        return self.drawn_pass[1]
+        """Kept with the one before it, which is asked for when an epoch begins."""
+        if number not in self.passes:
+            drawn = draw_pass(self.sampler, number, self._generator_of_pass)
+            self.passes = {number: drawn} | {n: p for n, p in self.passes.items() if n == number - 1}
+        return self.passes[number]
+
+    def _generator_of_pass(self, number: int) -> np.random.RandomState:
+        return np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
 
     def _end_epoch(self, events: Events, started: tuple[float, int] | None) -> None:
         """Evaluate if it is time to, remember the best, decide whether to go on, and save."""
@@ -213,15 +287,17 @@ class Run:
             images = (position.step_in_epoch - first_step) * self.configuration["sampler"]["batch"]
             row["loss"] = position.loss_sum / position.step_in_epoch
             row["images_per_second"] = round(images / (time.perf_counter() - moment), 1)
-        if self._evaluates(position.epoch):
+        evaluated = self._evaluates(position.epoch)
+        if evaluated:
             row.update(self._evaluate())
+        if not self._selects:
+            position.best_epoch = position.epoch
+            self.best = _copy(self.model.state_dict())
+        elif evaluated:
             value = row[f"{self.selection['role']}_{self.selection['metric']}"]
             if position.best_value is None or value > position.best_value:
                 position.best_epoch, position.best_value = position.epoch, value
                 self.best = _copy(self.model.state_dict())
-        elif not self._selects:
-            position.best_epoch = position.epoch
-            self.best = _copy(self.model.state_dict())
         position.history.append(row)
         position.step_in_epoch, position.loss_sum = 0, 0.0
         position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
@@ -232,29 +308,37 @@ class Run:
 
     @property
     def _selects(self) -> bool:
-        return self.trains and self.selection.get("role") is not None
+        """Of an ensemble the number of members is selected, when all are there, and no epoch."""
+        return self.trains and self.selection.get("role") is not None and self.selection.get("what") != "members"
 
     def _evaluates(self, epoch: int) -> bool:
         last = epoch == self.schedule["epochs"]
-        return self._selects and (last or epoch % self.schedule["evaluate_every"] == 0)
+        return self.trains and bool(self.watched) and (last or epoch % self.schedule["evaluate_every"] == 0)
 
     def _out_of_patience(self) -> bool:
         patience = self.schedule.get("patience")
         position = self.position
-        if patience is None or not self._evaluates(position.epoch):
+        if patience is None or not self._selects or not self._evaluates(position.epoch):
             return False
         return position.epoch - position.best_epoch > patience
 
     def _evaluate(self) -> Row:
-        role, names = self.selection["role"], [self.selection["metric"], *self.selection.get("also", [])]
-        indices = self.data.roles[role]
-        batch = self.configuration["sampler"]["batch"]
+        """The metrics that select, and those that are only watched and decide nothing."""
+        return {
+            f"{role}_{name}": value
+            for role, names in self.watched.items()
+            for name, value in self._evaluate_role(role, names).items()
+        }
+
+    def _evaluate_role(self, role: str, names: list[str]) -> dict[str, float]:
+        parts = [self.data.roles[part] for part in searched(self.data.roles, role)]
+        indices = np.concatenate(parts)
         embeddings = embed(
             self.model,
             self.data.images,
             indices,
             self.eval_transform,
-            batch,
+            self.configuration["sampler"]["batch"],
             self.device,
             autocast(self.device, self.precision),
         )
@@ -263,10 +347,14 @@ class Run:
                 f"The model gives non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'; "
                 f"the last good state is kept in {self.state_file.folder}."
             )
-        unit = views.normalise(embeddings)
-        device = search_device(self.device.type)
-        values = metrics.evaluate(unit, self.data.labels[indices], list(dict.fromkeys(names)), device=device)
-        return {f"{role}_{name}": value for name, value in values.items()}
+        measure = Measure(
+            self.data.labels[indices],
+            gallery=len(parts[1]) if len(parts) > 1 else 0,
+            unit=self.how.get("normalise", True),
+            clusters=self.how.get("clustering"),
+            device=search_device(self.device.type),
+        )
+        return measure(measure.prepare(embeddings), names)
 
     def _stop_if_asked(self) -> None:
         if self.stop.signal_number is not None:
@@ -275,7 +363,8 @@ class Run:
 
     @property
     def _stateful(self) -> dict[str, torch.nn.Module]:
-        return {"model": self.model, "loss": self.loss, **({"miner": self.miner} if self.miner is not None else {})}
+        parts = {"model": self.model, "projector": self.projector, "loss": self.loss, "miner": self.miner}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _save(self) -> None:
         self.state_file.save(

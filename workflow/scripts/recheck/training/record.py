@@ -37,6 +37,7 @@ def machine(device: torch.device, threads: int) -> dict[str, Any]:
         "device": device.type,
         "device_name": name,
         "threads": threads,
+        "cpu_threads": torch.get_num_threads(),
         "versions": {
             "recheck": code_hash()[:12],
             "python": platform.python_version(),

@@ -2,7 +2,8 @@
 
 A sampler turns training labels into *passes*: lists of batches of positions. A pass is a function of its generator
 alone, so any step of a run can be found again. The engine walks from pass to pass; where an epoch ends is the
-schedule's business.
+schedule's business. A sampler whose pass depends on those before it also has ``draw_pass(number, generator_of)``, where
+``generator_of(n)`` is the generator of pass n.
 """
 
 import sys
@@ -11,15 +12,36 @@ from typing import Any
 import numpy as np
 
 from recheck.errors import UserError
+from recheck.methods.samplers.balanced_classes import BalancedClasses
+from recheck.methods.samplers.balanced_rounds import BalancedRounds
+from recheck.methods.samplers.episodes import Episodes
+from recheck.methods.samplers.hierarchical import Hierarchical
 from recheck.methods.samplers.m_per_class import MPerClass
+from recheck.methods.samplers.pairs import Pairs
+from recheck.methods.samplers.passes import draw_pass
+from recheck.methods.samplers.random_class_groups import RandomClassGroups
 from recheck.methods.samplers.shuffled import Shuffled
-from recheck.registry import build
+from recheck.registry import build, takes
 
-__all__ = ["MPerClass", "Shuffled"]
+__all__ = [
+    "BalancedClasses",
+    "BalancedRounds",
+    "Episodes",
+    "Hierarchical",
+    "MPerClass",
+    "Pairs",
+    "RandomClassGroups",
+    "Shuffled",
+]
+Sampler = BalancedClasses | BalancedRounds | Episodes | Hierarchical | MPerClass | Pairs | RandomClassGroups | Shuffled
 
 
-def build_sampler(spec: dict[str, Any], labels: np.ndarray) -> MPerClass | Shuffled:
-    sampler = build(spec, [sys.modules[__name__]], "sampler", labels=labels)
-    if not sampler.draw(np.random.RandomState(0)):
+def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.ndarray | None = None) -> Sampler:
+    """``super_labels`` are for samplers that ask for them, and for these every training image must have one."""
+    modules = [sys.modules[__name__]]
+    if takes(spec, "super_labels", modules, "sampler") and (super_labels is None or "" in super_labels):
+        raise UserError(f"sampler '{spec['class']}' needs a super-label of every training image: images.csv has none.")
+    sampler = build(spec, modules, "sampler", labels=labels, super_labels=super_labels)
+    if not draw_pass(sampler, 0, np.random.RandomState):
         raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
     return sampler

@@ -1,0 +1,76 @@
+"""Cases of stored arrays, each of which has to be looked at."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+RELATIVE = 1e-8
+
+
+class Case:
+    """The arrays of one case by name; leaving it checks that a test has used every one."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], name: str):
+        self.arrays, self.name, self.used = arrays, name, set()
+
+    def __enter__(self) -> "Case":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            assert self.used == set(self.arrays), f"{self.name}: unused {set(self.arrays) - self.used}"
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.arrays
+
+    def array(self, key: str) -> np.ndarray:
+        self.used.add(key)
+        return self.arrays[key]
+
+    def value(self, key: str) -> Any:
+        return self.array(key).item()
+
+    def tensor(self, key: str) -> torch.Tensor:
+        return torch.from_numpy(self.array(key))
+
+    def variable(self, key: str) -> torch.Tensor:
+        return self.tensor(key).clone().requires_grad_()
+
+    def check(self, key: str, ours: Any, tolerance: float = RELATIVE) -> None:
+        """The largest error relative to the largest expected number; where all are zero, float64's rounding."""
+        expected = self.array(key)
+        ours = np.asarray(ours.detach() if isinstance(ours, torch.Tensor) else ours)
+        assert ours.shape == expected.shape, f"{self.name} {key}"
+        limit = max(tolerance * np.abs(expected).max(), 1e-14)
+        error = np.abs(ours - expected).max()
+        assert error <= limit, f"{self.name} {key}: {error} > {limit}"
+
+    def same(self, key: str, ours: Any) -> None:
+        np.testing.assert_array_equal(np.asarray(ours), self.array(key), err_msg=f"{self.name} {key}")
+
+
+def load(golden: Path, file: str) -> dict[str, np.ndarray]:
+    with np.load(golden / f"{file}.npz") as stored:
+        return dict(stored)
+
+
+def cases(golden: Path, file: str) -> list[Case]:
+    """All that a file has, however many there are; arrays of no case are :func:`rest`."""
+    arrays = load(golden, file)
+    found = []
+    for number in range(int(arrays["n_cases"])):
+        prefix = f"case{number}_"
+        own = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+        found.append(Case(own, f"{file} {number}"))
+    assert found
+    return found
+
+
+def rest(golden: Path, file: str) -> Case:
+    """The arrays of a file that belong to no case."""
+    arrays = load(golden, file)
+    prefixes = tuple(f"case{number}_" for number in range(int(arrays.get("n_cases", 0))))
+    own = {key: value for key, value in arrays.items() if key != "n_cases" and not key.startswith(prefixes)}
+    return Case(own, file)

@@ -1,0 +1,26 @@
+"""GPUs that this machine does not have: an `nvidia-smi` that lists them, first on the PATH, and nothing else."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def pretend_gpus(monkeypatch, folder: Path, *lines: str) -> None:
+    """Lines as `nvidia-smi -L` prints them. Locks go into the folder too, so that tests do not meet."""
+    program = folder / "bin" / "nvidia-smi"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    listing = program.with_name("listing")
+    listing.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    program.write_text(f"#!/bin/sh\ntest \"$1\" = -L && cat '{listing}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    locks = folder / "locks"
+    locks.mkdir(exist_ok=True)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(locks))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def listed(*uuids: str) -> list[str]:
+    return [f"GPU {number}: NVIDIA A100-SXM4-40GB (UUID: {uuid})" for number, uuid in enumerate(uuids)]

@@ -1,0 +1,23 @@
+"""The contrastive loss of cosine similarities, and half and half with another loss."""
+
+import torch
+from pytorch_metric_learning.distances import CosineSimilarity
+from pytorch_metric_learning.losses import ContrastiveLoss
+from torch import nn
+
+
+def cosine_contrastive(pos_margin: float, neg_margin: float) -> ContrastiveLoss:
+    """Mean of the positive ones of relu(pos_margin − S) over pairs of a class, plus that of relu(S − neg_margin) over
+    the others; either is 0 if there are none."""
+    return ContrastiveLoss(pos_margin=pos_margin, neg_margin=neg_margin, distance=CosineSimilarity())
+
+
+class WithContrastive(nn.Module):
+    """(1 − weight) · loss + weight · contrastive."""
+
+    def __init__(self, loss: nn.Module, weight: float = 0.5, pos_margin: float = 0.9, neg_margin: float = 0.6):
+        super().__init__()
+        self.loss, self.contrastive, self.weight = loss, cosine_contrastive(pos_margin, neg_margin), weight
+
+    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (1 - self.weight) * self.loss(embeddings, labels) + self.weight * self.contrastive(embeddings, labels)

@@ -1,0 +1,130 @@
+"""Structured clustering by facility location: the true clustering has to beat the best wrong one."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from recheck.methods.geometry import distances, same_class
+
+FLOOR = 1e-10
+"""Of the denominator of the mutual information: one cluster alone has no entropy."""
+
+
+@dataclass
+class Facilities:
+    """The clustering that violates the margin most. A slot is a cluster's number, its medoid the row it is around."""
+
+    greedy: torch.Tensor
+    """Medoids in the order in which they were picked."""
+    medoids: torch.Tensor
+    """The same slots after refinement."""
+    assignment: torch.Tensor
+    """The slot of each row."""
+    nmi: torch.Tensor
+
+
+class FacilityLocationLoss(nn.Module):
+    """max(0, F(S) + gamma (1 − NMI(y, assign S)) − G), D the Euclidean distances of the batch.
+
+        F(S) = −Σ_j min_s D[S_s, j]                      the energy of medoids S,
+        G    = −Σ_classes min_{i in c} Σ_{j in c} D_ij   that of the true classes around their own medoids.
+
+    S has as many medoids as the batch has classes. It is found greedily, then refined slot by slot in ``sweeps``
+    sweeps (``refine``). Gradients go through the distances in F and G; S, its assignment and the NMI are constants.
+    """
+
+    def __init__(self, gamma: float = 1.0, sweeps: int = 5, refine: bool = True):
+        super().__init__()
+        self.gamma, self.sweeps = gamma, sweeps if refine else 0
+
+    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        matrix = distances(embeddings, embeddings)
+        found = self.search(matrix.detach(), labels)
+        predicted, true = energy(matrix, found), true_energy(matrix, labels)
+        return torch.relu(predicted + self.gamma * (1 - found.nmi) - true)
+
+    def search(self, matrix: torch.Tensor, labels: torch.Tensor) -> Facilities:
+        """Loss-augmented inference on distances without gradients."""
+        names, classes = labels.unique(return_inverse=True)
+        greedy = self._greedy(matrix, classes, len(names))
+        medoids = greedy.clone()
+        for _ in range(self.sweeps):
+            before = medoids.clone()
+            self._sweep(matrix, classes, medoids)
+            if torch.equal(medoids, before):  # and so would be all sweeps to come
+                break
+        assignment = assign(matrix, medoids[None])
+        return Facilities(greedy, medoids, assignment[0], nmi(classes, assignment, len(names), matrix.dtype)[0])
+
+    def _greedy(self, matrix: torch.Tensor, classes: torch.Tensor, kinds: int) -> torch.Tensor:
+        """As often as there are classes: the row that adds most to F + gamma (1 − NMI); ties to the lowest."""
+        rows = torch.arange(len(matrix), device=matrix.device)
+        nearest = torch.full_like(matrix[0], torch.inf)
+        slots = torch.zeros_like(rows)
+        medoids = rows[:0]
+        for slot in range(kinds):
+            # for all candidates at once: a row moves to the new slot if that is nearer, or if it is the candidate
+            moves = (matrix < nearest) | (rows[:, None] == rows)
+            moved = torch.where(moves, slot, slots)
+            augmented = self.gamma * (1 - nmi(classes, moved, kinds, matrix.dtype))
+            score = -torch.minimum(matrix, nearest).sum(dim=1) + augmented
+            score[medoids] = -torch.inf
+            best = score.argmax()
+            medoids = torch.cat((medoids, best[None]))
+            nearest, slots = torch.minimum(nearest, matrix[best]), moved[best]
+        return medoids
+
+    def _sweep(self, matrix: torch.Tensor, classes: torch.Tensor, medoids: torch.Tensor) -> None:
+        """Give each slot in turn the best medoid among the rows it had when the sweep began; later slots see it."""
+        assignment = assign(matrix, medoids[None])[0]
+        for slot in range(len(medoids)):
+            members = (assignment == slot).nonzero().flatten()
+            candidates = medoids.repeat(len(members), 1)
+            candidates[:, slot] = members
+            augmented = self.gamma * (1 - nmi(classes, assign(matrix, candidates), len(medoids), matrix.dtype))
+            score = -matrix[members][:, members].sum(dim=1) + augmented
+            medoids[slot] = members[score.argmax()]
+
+
+def assign(matrix: torch.Tensor, medoids: torch.Tensor) -> torch.Tensor:
+    """(sets, slots) of medoids → (sets, rows): the slot of the nearest, the lowest of equals; a medoid has its own."""
+    slots = matrix[medoids].argmin(dim=1)
+    own = torch.arange(medoids.shape[1], device=medoids.device).expand_as(medoids)
+    return slots.scatter(1, medoids, own)
+
+
+def nmi(classes: torch.Tensor, slots: torch.Tensor, kinds: int, dtype: torch.dtype) -> torch.Tensor:
+    """Mutual information / geometric mean of the entropies, of the classes of rows and each of (sets, rows) slots.
+
+    Both are numbers below ``kinds``. As means over rows of logarithms of shares, which are of whole numbers: one
+    cluster alone has exactly no information.
+    """
+    rows = len(classes)
+    by_class = _sizes(classes[None], kinds).to(dtype) / rows
+    by_slot = _sizes(slots, kinds).to(dtype) / rows
+    both = _sizes(classes * kinds + slots, kinds**2).to(dtype) / rows
+    information = (both / (by_class * by_slot)).log().mean(dim=1)
+    entropies = by_class.log().mean(dim=1) * by_slot.log().mean(dim=1)
+    return information / entropies.sqrt().clamp_min(FLOOR)
+
+
+def _sizes(groups: torch.Tensor, kinds: int) -> torch.Tensor:
+    """(sets, rows) of group numbers → how many rows of its set are in the group of each row."""
+    apart = groups + kinds * torch.arange(len(groups), device=groups.device)[:, None]
+    return apart.flatten().bincount(minlength=kinds * len(groups))[apart]
+
+
+def energy(matrix: torch.Tensor, found: Facilities) -> torch.Tensor:
+    """F of the medoids that were found."""
+    rows = torch.arange(len(matrix), device=matrix.device)
+    return -matrix[found.medoids[found.assignment], rows].sum()
+
+
+def true_energy(matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """G: each class around the row of it that is nearest to all; of equals, the gradient is that of the first."""
+    same = same_class(labels)
+    within = (matrix * same).sum(dim=1)
+    of_class = within.detach().expand_as(matrix).masked_fill(~same, torch.inf)
+    medoid_of_row = of_class.argmin(dim=1)
+    return -within[medoid_of_row.unique()].sum()

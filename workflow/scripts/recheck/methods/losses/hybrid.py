@@ -1,0 +1,38 @@
+"""The proposed loss of the contextual-similarity study."""
+
+import torch
+
+from recheck.methods.losses.contextual import ContextualLoss
+from recheck.methods.losses.contrastive import cosine_contrastive
+from recheck.methods.losses.similarity_regulariser import SimilarityRegulariser
+
+
+class HybridLoss(ContextualLoss):
+    """w_context · contextual + w_contrastive · contrastive + w_reg · (mean of S − target)².
+
+    Three weights, because the one number of the original, lambda, is the weight of the contextual part in one of its
+    protocols and that of the contrastive part in the other. ``k``, ``eps``, ``variant`` and the switches are those of
+    ``ContextualLoss``.
+    """
+
+    def __init__(
+        self,
+        w_context: float,
+        w_contrastive: float,
+        w_reg: float,
+        target: float,
+        pos_margin: float = 0.75,
+        neg_margin: float = 0.6,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.w_context, self.w_contrastive, self.w_reg = w_context, w_contrastive, w_reg
+        self.contrastive = cosine_contrastive(pos_margin, neg_margin)
+        self.regulariser = SimilarityRegulariser(target)
+
+    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (
+            self.w_context * super().forward(embeddings, labels)
+            + self.w_contrastive * self.contrastive(embeddings, labels)
+            + self.w_reg * self.regulariser(embeddings)
+        )

@@ -1,0 +1,31 @@
+"""Keep the mean similarity of a batch where it is wanted."""
+
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+
+class SimilarityRegulariser(nn.Module):
+    """(mean of S − target)², over all n² cosine similarities, the diagonal included.
+
+    That mean is the squared length of the mean direction, ‖Σ_i u_i / n‖².
+    """
+
+    def __init__(self, target: float):
+        super().__init__()
+        self.target = target
+
+    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        return ((normalize(embeddings).mean(dim=0) ** 2).sum() - self.target) ** 2
+
+
+class WithSimilarityRegulariser(nn.Module):
+    """base_weight · loss + weight · (mean of S − target)², for any ``loss``, with or without a miner."""
+
+    def __init__(self, loss: nn.Module, weight: float, target: float, base_weight: float = 1.0):
+        super().__init__()
+        self.loss, self.regulariser = loss, SimilarityRegulariser(target)
+        self.weight, self.base_weight = weight, base_weight
+
+    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor, *mined) -> torch.Tensor:
+        return self.base_weight * self.loss(embeddings, labels, *mined) + self.weight * self.regulariser(embeddings)

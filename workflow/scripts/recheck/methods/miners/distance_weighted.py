@@ -1,0 +1,50 @@
+"""Negatives drawn so that all distances are about equally frequent."""
+
+import torch
+from torch import nn
+
+from recheck.methods.geometry import distances, positive_pairs, same_class
+
+
+class DistanceWeightedSampler(nn.Module):
+    """Triplets for embeddings of length 1: all positives of every anchor, each with a negative drawn for it.
+
+    In n dimensions, a random pair on the sphere is at distance d with density ∝ d^(n−2) (1 − d²/4)^((n−3)/2). A
+    negative is drawn by the inverse of that, with replacement, with d no smaller than ``cutoff``; those at
+    ``nonzero_loss_cutoff`` or beyond have no loss and are not drawn. An anchor without any candidate draws from all
+    rows of other classes alike. pytorch-metric-learning's DistanceWeightedMiner has the same weights but another
+    number of triplets. Draws are from torch's global generator.
+    """
+
+    def __init__(self, cutoff: float = 0.5, nonzero_loss_cutoff: float = 1.4):
+        super().__init__()
+        self.cutoff, self.nonzero_loss_cutoff = cutoff, nonzero_loss_cutoff
+
+    @torch.no_grad()
+    def forward(
+        self, embeddings: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        positives = positive_pairs(labels)
+        has_both = positives.any(dim=1) & (~same_class(labels)).any(dim=1)
+        anchor, positive = (positives & has_both[:, None]).nonzero(as_tuple=True)
+        if not len(anchor):
+            return anchor, positive, positive
+        anchors, row, counts = anchor.unique_consecutive(return_inverse=True, return_counts=True)
+        place = torch.arange(len(anchor), device=anchor.device) - (counts.cumsum(0) - counts)[row]
+        drawn = torch.multinomial(self.probabilities(embeddings, labels)[anchors], int(counts.max()), replacement=True)
+        return anchor, positive, drawn[row, place]
+
+    @torch.no_grad()
+    def probabilities(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """(batch, batch): how likely row i draws row j. Rows add up to 1, or to 0 if there is no other class."""
+        dimensions = embeddings.shape[1]
+        distance = distances(embeddings, embeddings).clamp_min(self.cutoff).fill_diagonal_(1)
+        # opposite points have no finite weight; they are beyond the second cutoff, and must not spoil the maximum
+        remaining = (1 - distance.square() / 4).clamp_min(torch.finfo(distance.dtype).eps)
+        log_weights = (2 - dimensions) * distance.log() - (dimensions - 3) / 2 * remaining.log()
+        weights = torch.exp(log_weights - log_weights.max())
+        other = ~same_class(labels)
+        weights = weights * (other & (distance < self.nonzero_loss_cutoff))
+        total = weights.sum(dim=1, keepdim=True)
+        uniform = other.to(weights.dtype) / other.sum(dim=1, keepdim=True).clamp_min(1)
+        return torch.where(total > 0, weights / total.clamp_min(torch.finfo(weights.dtype).tiny), uniform)

@@ -1,0 +1,66 @@
+"""Adam as MXNet computes it, which matters where ``eps`` is large."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from recheck.errors import UserError
+
+
+class MXNetAdam(torch.optim.Optimizer):
+    """With the gradient's L2 term and the clipping inside, and eps beside the uncorrected root:
+
+        g = clip(gradient + weight_decay · w, ±clip)         element by element; ``clip: null`` is none
+        m ← β₁ m + (1 − β₁) g,    v ← β₂ v + (1 − β₂) g²
+        w ← w − lr · sqrt(1 − β₂ᵗ) / (1 − β₁ᵗ) · m / (sqrt(v) + eps).
+
+    torch's Adam adds eps to the corrected root: for eps = 0.01, 30 times as much in the first step.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip: float | None = None,
+    ):
+        if lr < 0 or eps < 0 or weight_decay < 0 or (clip is not None and clip <= 0):
+            raise UserError(
+                f"optimiser 'MXNetAdam' needs lr {lr}, eps {eps} and weight_decay {weight_decay} from 0 and a clip "
+                f"above 0 or null, not {clip}."
+            )
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise UserError(f"optimiser 'MXNetAdam' needs two betas from 0 and below 1, not {betas}.")
+        defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "clip": clip}
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], torch.Tensor] | None = None) -> torch.Tensor | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+    def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["mean"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            state["square"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        state["step"] += 1
+        first, second = group["betas"]
+        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+        if group["clip"] is not None:
+            gradient.clamp_(-group["clip"], group["clip"])
+        state["mean"].mul_(first).add_(gradient, alpha=1 - first)
+        state["square"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        rate = group["lr"] * (1 - second ** state["step"]) ** 0.5 / (1 - first ** state["step"])
+        parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-rate)

@@ -1,0 +1,60 @@
+"""How weights start, as YAML has it: ``uniform 0.2``, ``normal 0.01``, ``kaiming_normal fan_out``, …"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from recheck.errors import UserError, nearest
+
+
+def _uniform(weight: torch.Tensor, magnitude: float) -> None:
+    """Uniform within ± sqrt(magnitude / ((fan in + fan out) / 2)); 3 is Xavier's rule."""
+    bound = math.sqrt(magnitude / (sum(weight.shape) / 2))
+    nn.init.uniform_(weight, -bound, bound)
+
+
+def _normal(weight: torch.Tensor, std: float) -> None:
+    nn.init.normal_(weight, std=std)
+
+
+def _truncated_normal(weight: torch.Tensor, std: float) -> None:
+    """Normal, drawn again beyond two standard deviations."""
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+def _kaiming_normal(weight: torch.Tensor, mode: str) -> None:
+    """Normal with variance 2 / fan."""
+    nn.init.kaiming_normal_(weight, mode=mode)
+
+
+RULES: dict[str, Callable[[torch.Tensor, Any], None]] = {
+    "uniform": _uniform,
+    "normal": _normal,
+    "truncated_normal": _truncated_normal,
+    "kaiming_normal": _kaiming_normal,
+}
+
+
+def initialise(weight: torch.Tensor, rule: str, what: str) -> None:
+    """Fill a (fan out, fan in) matrix by a rule with its one number (or fan)."""
+    name, _, given = rule.partition(" ") if isinstance(rule, str) else ("", "", "")
+    if not given:
+        raise UserError(f"'init' of {what} is a rule and its number, such as `uniform 0.2`, not {rule!r}.")
+    if name not in RULES:
+        raise UserError(f"'init' of {what} has no rule '{name}'; {nearest(name, RULES)}.")
+    value = given if name == "kaiming_normal" else _number(given)
+    if value not in ("fan_in", "fan_out") if name == "kaiming_normal" else not 0 < value < math.inf:
+        needs = "fan_in or fan_out" if name == "kaiming_normal" else "a number above 0"
+        raise UserError(f"'init' of {what}: '{name}' needs {needs}, not '{given}'.")
+    with torch.no_grad():
+        RULES[name](weight, value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

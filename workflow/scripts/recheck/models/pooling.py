@@ -1,0 +1,45 @@
+"""From a map of features, (images, channels, height, width), to one number a channel."""
+
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+
+from recheck.registry import build
+
+
+class Average(nn.Module):
+    """The mean over all places."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.mean(dim=(2, 3))
+
+
+class Max(nn.Module):
+    """The largest value over all places."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.amax(dim=(2, 3))
+
+
+class AveragePlusMax(nn.Module):
+    """The sum of both."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.mean(dim=(2, 3)) + features.amax(dim=(2, 3))
+
+
+class GeM(nn.Module):
+    """Generalised mean, (mean of x^p)^(1/p), of features clamped below at ``floor``; p is not learned."""
+
+    def __init__(self, p: float = 3.0, floor: float = 1e-6):
+        super().__init__()
+        self.p, self.floor = p, floor
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.clamp(min=self.floor).pow(self.p).mean(dim=(2, 3)).pow(1 / self.p)
+
+
+def build_pooling(spec: dict[str, Any]) -> nn.Module:
+    return build(spec, [sys.modules[__name__]], "pooling")
