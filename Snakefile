@@ -35,5 +35,5 @@ for name in TARGETS:
 
 onerror:
     # on the command line's own output alone: the Snakemake inside a cluster's job would say it a second time
-    if workflow.exec_mode.name == "DEFAULT" and (summary := failures.report(Path(log).read_text())):
-        logger.error(summary)
+    if workflow.exec_mode.name == "DEFAULT":
+        report_failures(log)

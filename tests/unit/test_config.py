@@ -201,9 +201,15 @@ def test_a_study_with_a_base_changes_protocol_and_methods_and_replaces_the_rest(
     assert small["protocol"]["transforms"]["eval"] == [{"center_crop": {"size": 32}}]
     assert small["protocol"]["transforms"]["train"] == study["protocol"]["transforms"]["train"]
     deeper = tmp_path / "deeper.yaml"
+    deeper.write_text("base: small\nseeds: [8]\n", encoding="utf-8")
+    paths = {"deeper": deeper, "small": own, "quickstart": QUICKSTART}
+    assert config.load_study("deeper", paths) == {**small, "name": "deeper", "base": "small", "seeds": [8]}
     deeper.write_text("base: small\nmethods: {other: }\n", encoding="utf-8")
-    fewer = config.load_study("deeper", {"deeper": deeper, "small": own, "quickstart": QUICKSTART})
+    fewer = config.load_study("deeper", paths)
     assert fewer["seeds"] == [7] and list(fewer["methods"]) == list(study["methods"]), "an empty row is left out"
+    own.write_text("base: deeper\n", encoding="utf-8")
+    with pytest.raises(UserError, match="goes in a circle"):
+        config.load_study("deeper", paths)
 
 
 def test_a_row_that_is_left_out_is_gone_from_the_fidelities_too(tmp_path):

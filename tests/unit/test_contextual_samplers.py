@@ -160,7 +160,7 @@ def test_half_batches_go_through_all_classes_of_a_super_class():
         ({"class": "BalancedRounds", "batch": 64}, None, "needs 16 classes; a round has 6"),
         ({"class": "BalancedRounds", "batch": 10}, None, "no multiple of 'per_class' 4"),
         ({"class": "RandomClassGroups", "batch": 64, "tries": 2}, None, "needs 16 classes; there are 6"),
-        ({"class": "Hierarchical", "batch": 16, "batches": 2}, None, "needs super-classes"),
+        ({"class": "Hierarchical", "batch": 16, "batches": 2}, None, "needs a super-label of every training image"),
         ({"class": "Hierarchical", "batch": 16, "batches": 2}, np.zeros(30), "only one"),
         ({"class": "Hierarchical", "batch": 12, "batches": 2}, np.arange(30) // 15, "no multiple"),
         ({"class": "Hierarchical", "batch": 9, "batches": 2}, np.arange(30) // 15, "no halves"),

@@ -340,7 +340,7 @@ def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
             assert set(config.training_part(ours)) == {"model", "transforms", "sampler", "precision"}
     assert len(ids) == 8
     assert config.seeds_of({**study, "seeds": [3, 4]}, "ms_within_pair_released") == [3]
-    assert config.seeds_of({**study, "seeds": [3, 4]}, "ms_within_pair") == [3, 4]
+    assert config.seeds_of({**trained, "seeds": [3, 4]}, "ms_within_pair") == [3, 4]
 
 
 @pytest.mark.parametrize(

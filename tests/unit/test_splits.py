@@ -256,6 +256,37 @@ def test_seen_and_unseen_queries(index_shots, query_shots, count, random):
     assert {role: images.tolist() for role, images in fold.items()} == expected
 
 
+# images of the classes 1…196 of Cars196
+CARS = """
+89 64 86 84 81 89 78 90 82 66 76 73 82 85 86 87 81 85 81 92 84 85 79 90 79 68 71 82 85 83 88 83 84 89 82 82 77 81 73 78
+71 69 92 89 65 87 70 85 75 84 86 82 89 80 79 93 75 88 89 73 86 74 88 59 90 83 77 80 76 85 70 90 89 87 88 87 81 75 97 86
+90 90 81 84 87 85 88 79 88 82 77 80 78 87 91 82 84 92 55 67 84 78 79 85 87 83 89 88 89 86 84 91 85 90 90 75 85 83 136 85
+89 80 89 78 87 84 82 78 77 82 84 87 84 67 84 48 87 79 85 84 68 65 80 93 88 86 89 90 85 72 87 71 89 85 85 78 73 58 72 88
+96 91 73 87 89 82 95 84 77 88 92 88 87 82 61 77 88 83 90 85 76 92 84 81 77 77 87 87 81 86 92 85 83 91 86 80
+"""
+
+
+def test_seen_and_unseen_queries_of_cars196():
+    """The five sizes of the calibration study, from the dataset's own class sizes; in any order of the images."""
+    labels = np.repeat(np.arange(1, 197), [int(count) for count in CARS.split()])
+    labels = np.random.default_rng(0).permutation(labels)
+    fold = only_fold(labels, {"scheme": "seen_unseen", "index_shots": 10, "query_shots": 10})
+    assert {role: len(images) for role, images in fold.items()} == {
+        "train": 6094,
+        "test": 6171,
+        "index": 1960,
+        "seen_queries": 980,
+        "unseen_queries": 980,
+    }
+    assert len(np.concatenate(list(fold.values()))) == 16185
+    for role, classes in (("index", range(1, 197)), ("seen_queries", range(1, 99)), ("unseen_queries", range(99, 197))):
+        found, counts = np.unique(labels[fold[role]], return_counts=True)
+        assert found.tolist() == list(classes)
+        assert set(counts.tolist()) == {10}
+    assert set(labels[fold["train"]].tolist()) == set(range(1, 99))
+    assert set(labels[fold["test"]].tolist()) == set(range(99, 197))
+
+
 @pytest.mark.parametrize(
     ("per_class", "scheme", "sentence"),
     [

@@ -331,6 +331,81 @@ def test_facts_of_queries_and_a_gallery():
 
 ONE = {"source": "Paper A", "values": {"emoji": {"triplet": {"concatenated": {"P@1": 61.25, "MAP@R": 40.0}}}}}
 TWO = {"source": "Paper B", "values": {"emoji": {"triplet": {"concatenated": {"P@1": 59.0, "MAP@R": 40.0}}}}}
+# values read off a plot, one of them doubtful, and logs that have what the plot lacks
+READ_OFF = {
+    "source": "Plot",
+    "approximate": True,
+    "values": {
+        "emoji": {
+            "pretrained": {"concatenated": {"P@1": 48.3, "MAP@R": 33.25}},
+            "triplet": {"concatenated": {"P@1": 61.0}},
+        }
+    },
+    "notes": {"emoji": {"pretrained": "P@1 doubtful: 50 % ± x.", "triplet": "One run.", "absent": "Not shown."}},
+}
+LOGS = {
+    "source": "Logs",
+    "values": {"emoji": {"triplet": {"concatenated": {"P@1": 61.04}}, "ms_miner": {"concatenated": {"P@1": 70.5}}}},
+    "notes": {"emoji": {"ms_miner": "One run.", "pretrained": "Of a value that is not there."}},
+}
+
+
+def test_values_that_were_read_off_a_plot_are_marked_and_have_no_more_digits():
+    made = table(every(usual), quoted=tables.published([READ_OFF, LOGS]))
+    rows = {row[0]: row for row in rows_of(made.markdown())}
+    assert rows["Pretrained"][1:7] == ["50.00", "≈\u00a048.3⁽¹⁾", "+1.7", "30.00", "≈\u00a033.25", "−3.2"]
+    assert rows["Triplet"][2:4] == ["≈\u00a061.0⁽²⁾ / 61.04", "−1.0"]
+    assert rows["MS & miner_2"][2:4] == ["70.50⁽²⁾", "−0.50"]
+    assert "“≈”: read off a plot (the first)." in made.caption
+    assert "≈" not in table(every(usual), quoted=tables.published([ONE, TWO])).markdown()
+    alone = table(every(usual), quoted=tables.published(READ_OFF)).caption
+    assert "quoted from Plot. “≈”: read off a plot. Δ" in alone
+
+
+def test_notes_are_footnotes_of_the_values_that_are_shown():
+    made = table(every(usual), quoted=tables.published([READ_OFF, LOGS]))
+    # shared by two rows: one note; a metric's own note is at no other metric
+    assert made.notes == ["P@1 doubtful: 50 % ± x.", "One run."]
+    lines = made.markdown().splitlines()
+    assert lines[-5:-1] == ["", "1. P@1 doubtful: 50 % ± x.", "2. One run.", ""] and lines[-1] == made.caption
+    fewer = table(every(usual), quoted=tables.published(READ_OFF), methods={"triplet": "Triplet"})
+    assert fewer.notes == ["One run."] and "61.0⁽¹⁾" in fewer.markdown()
+    assert table(every(usual), quoted=tables.published(ONE)).notes == []
+    text = made.latex()
+    assert r"{\scriptsize $\approx$~48.3\textsuperscript{1} ($+1.7$)}" in text
+    assert r"{\scriptsize / 61.04}" in text
+    assert r"\textsuperscript{1} P@1 doubtful: 50 \% $\pm$ x.\par \textsuperscript{2} One run.}" in text
+    assert text.index(r"\end{tabular}") < text.index("One run") < text.index(r"\caption")
+    assert text.isascii() and {len(row) for row in latex_rows(text)} == {6}
+    wide = pd.read_csv(io.StringIO(made.csv())).set_index("method")
+    assert wide.loc["pretrained", "concatenated_P@1_note"] == "P@1 doubtful: 50 % ± x."
+    assert wide["concatenated_P@1_note_2"].isna().tolist() == [True, True, False]
+    assert wide["concatenated_P@1_approximate"].isna().tolist() == [False, False, True]
+    assert "note" not in table(every(usual), quoted=tables.published(ONE)).csv()
+
+
+def test_a_value_is_that_of_the_first_document_which_has_it_and_the_caption_says_so():
+    made = table(every(usual), quoted=tables.published([READ_OFF, LOGS]))
+    assert (
+        "from Plot and Logs; where they disagree both are given, in this order; 1 of 3 rows from the second alone."
+        in (made.caption)
+    )
+    late = {"source": "Logs", "values": {"emoji": {"triplet": {"separated": {"P@1": 50.0}}}}}
+    caption = table(every(usual), quoted=tables.published([ONE, late])).caption
+    assert "from Paper A and Logs; the view “separated” from the second alone." in caption
+    assert "Δ = measured here − published." in caption
+    # a document without a value that is shown is no source
+    other = {"source": "Elsewhere", "values": {"emoji": {"unknown": {"separated": {"P@1": 1.0}}}}}
+    assert "Elsewhere" not in table(every(usual), quoted=tables.published([ONE, other])).caption
+
+
+def test_only_columns_that_something_was_published_for_have_a_published_one():
+    head = rows_of(table(every(usual), quoted=tables.published(ONE)).markdown())[0]
+    assert [title for title in head if title.startswith("Separated")] == [
+        "Separated 128-d P@1",
+        "Separated 128-d MAP@R",
+    ]
+    assert sum(title.endswith("published") for title in head) == 2
 
 
 def test_published_values_stand_beside_ours_with_the_difference():
@@ -366,9 +441,10 @@ def test_a_table_of_quotes_alone_claims_nothing_of_its_own():
         measured=False,
     )
     head = cells_of(made.markdown().splitlines()[0])
-    assert head == ["Method", "Concatenated P@1", "Concatenated MAP@R", "Separated P@1", "Separated MAP@R"]
+    # nothing separated was published: there is no column for it
+    assert head == ["Method", "Concatenated P@1", "Concatenated MAP@R"]
     assert made.caption.startswith("emoji. Nothing was measured here: all values are quoted from Paper A and Paper B;")
-    assert cells_of(made.markdown().splitlines()[3]) == ["Triplet", "**61.25 / 59.00**", "**40.00**", "—", "—"]
+    assert cells_of(made.markdown().splitlines()[3]) == ["Triplet", "**61.25 / 59.00**", "**40.00**"]
     assert list(pd.read_csv(io.StringIO(made.csv())).columns[:4]) == [
         "method",
         "label",
@@ -415,7 +491,9 @@ def test_csv_keeps_every_digit_and_explicit_columns():
 
 
 @pytest.mark.parametrize(
-    ("quoted", "measured"), [(None, True), (ONE, True), ([ONE, TWO], True), (ONE, False), ([ONE, TWO], False)]
+    ("quoted", "measured"),
+    [(None, True)]
+    + [(quoted, measured) for quoted in (ONE, [ONE, TWO], [READ_OFF, LOGS]) for measured in (True, False)],
 )
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_table_read_back_from_its_files_is_the_same(tmp_path, quoted, measured, seeds):
@@ -481,8 +559,9 @@ def test_latex_is_whole_and_every_line_has_as_many_cells_as_columns(options, see
     assert depths.min() >= 0 and depths[-1] == 0
     assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
     columns = re.search(r"\\begin\{tabular\}\{(l(r+))\}", text)[1]
-    # views side by side, a column for each metric: the published layout
-    assert len(columns) == 1 + len(VIEWS) * len(METRICS) + ("measured" not in options)
+    # views side by side, a column for each metric: the published layout; of quotes alone, for those that there are
+    quotes_alone = "measured" in options
+    assert len(columns) == 1 + (len(METRICS) if quotes_alone else len(VIEWS) * len(METRICS) + 1)
     assert {len(row) for row in latex_rows(text)} == {len(columns)}
     assert text.isascii()
 

@@ -97,6 +97,62 @@ def test_a_published_row_is_quoted_once_and_not_under_the_names_of_ours():
     assert targets.figures_of(quoted, "cars", study["methods"], documents) == ["metrics"]
 
 
+def of_epochs(**more):
+    """A study that is selected on test and watches its training images."""
+    selection = {"role": "test", "metric": "R@1", "watch": {"train": ["NMI", "R@1"]}}
+    return {**STUDY, "views": ["best_on_test", "last_epoch"], "protocol": {"selection": selection}, **more}
+
+
+def test_a_study_of_epochs_has_bars_and_one_that_watches_training_images_a_comparison():
+    shown = targets.figures_of(of_epochs(), "cars", METHODS, THREE)
+    assert shown == ["metrics", "bars", "ranks", "generalisation", *FULL[1:]]
+    shown = targets.figures_of(of_epochs(variant="so_far"), "cars", ["triplet"], THREE)
+    assert shown == ["metrics", "bars", "generalisation", "curves", "recall"]
+    assert targets.figures_of(of_epochs(variant="published"), "cars", METHODS, THREE) == ["metrics", "bars"]
+    assert targets.figures_of(of_epochs(variant="so_far"), "cars", [], THREE) == ["metrics", "bars"]
+    unwatched = of_epochs(protocol={"selection": {"role": "test", "metric": "R@1"}})
+    assert targets.figures_of(unwatched, "cars", METHODS, []) == ["metrics", "bars", *FULL[1:]]
+
+
+def test_a_sweep_is_drawn_as_one_and_not_row_by_row():
+    sweep = {"label": "Size", "methods": ["triplet"], "values": {1: {}, 2: {}}}
+    assert targets.figures_of(of_epochs(sweep=sweep), "cars", METHODS, THREE) == ["sweep", "generalisation"]
+    assert targets.figures_of({**STUDY, "sweep": sweep}, "cars", METHODS, []) == ["sweep"]
+    for variant, measured in (("published", METHODS), ("so_far", [])):
+        assert targets.figures_of(of_epochs(sweep=sweep, variant=variant), "cars", measured, THREE) == ["sweep"]
+        assert targets.figures_of(of_epochs(sweep=sweep, variant=variant), "cars", measured, []) == []
+
+
+@pytest.mark.parametrize(
+    ("selection", "columns"),
+    [
+        ({"role": "test", "metric": "R@1", "watch": {"train": ["NMI", "R@1"]}}, ("train_R@1", "test_R@1")),
+        ({"watch": {"train": ["R@1"], "test": ["R@1"]}}, ("train_R@1", "test_R@1")),
+        ({"role": "val", "metric": "R@1", "watch": {"train": ["R@1"]}}, ("train_R@1", "val_R@1")),
+        (
+            {"role": "val", "metric": "R@1", "watch": {"train": ["R@1"], "test": ["R@1"]}},
+            ("train_R@1", "test_R@1"),
+        ),
+        ({"role": "test", "metric": "NMI", "watch": {"train": ["R@1"]}}, None),
+        ({"watch": {"train": ["R@1"]}}, None),
+        ({"role": "val", "metric": "R@1"}, None),
+        ({}, None),
+    ],
+)
+def test_training_images_are_compared_with_test_images_or_else_those_that_select(selection, columns):
+    assert targets.generalised({**STUDY, "protocol": {"selection": selection}}, "cars") == columns
+    # a dataset's own settings count
+    study = {**STUDY, "datasets": {"cars": {"selection": selection}}}
+    assert targets.generalised(study, "cars") == columns
+
+
+def test_notes_follow_their_rows():
+    study = {**STUDY, "methods": {"pca": {"published_as": "pretrained"}, "triplet": {}}}
+    noted = {**document({"cars": ["pretrained", "arcface"]}), "notes": {"cars": {"pretrained": "a", "arcface": "b"}}}
+    (own,) = targets.for_methods([noted], study)
+    assert own["notes"] == {"cars": {"pca": "a"}}
+
+
 THREE = [document({"cars": ["triplet", "arcface", "cosface"]})]
 FULL = ["metrics", "curves", "recall", "map", "gallery"]
 

@@ -226,3 +226,25 @@ def test_snakemakes_own_report_has_the_captions(finished):
     report = finished.read("report.html")
     assert "glyphs_gallery.png" in report
     assert len(report) > 500_000
+
+
+def test_a_sweep_has_its_own_figure_in_every_variant(fresh):
+    sweep = "sweep: {label: Batch size, methods: [triplet], values: {4: {sampler: {batch: 4}}, 8: }}"
+    fresh.edit("config/studies/letters.yaml", "title: Letters", f"title: Letters\n{sweep}")
+    quote(fresh, "triplet_4: {concatenated: {P@1: 12.5}}")
+    fresh.edit("resources/published/letters.yaml", "    values:", "    approximate: true\n    values:")
+    planned = fresh.planned()
+    assert (planned["train"], planned["figure"]) == (4, 1)
+    # a comparison with training images needs histories and nothing else
+    fresh.edit("config/studies/letters.yaml", "also: [P@1]", "also: [P@1], watch: {train: [P@1]}")
+    assert fresh.planned()["figure"] == 2
+    planned = fresh.planned("results/letters/figures/glyphs_generalisation.png")
+    assert planned["train"] == 4 and not {"embed", "evaluate"} & set(planned)
+    jobs = {"table": 1, "figure": 1, "page": 1}
+    assert fresh.planned("letters_so_far") == {**jobs, "letters_so_far": 1}
+    assert fresh.planned("letters_published") == {**jobs, "letters_published": 1}
+    fresh.succeed("--cores", "1", "letters_published", "letters_so_far")
+    for target in ("letters_published", "letters_so_far"):
+        assert fresh.path(f"results/{target}/figures/glyphs_sweep.svg").stat().st_size > 5000
+        assert "≈\u00a012.5" in fresh.read(f"results/{target}/glyphs/table.md")
+        assert "glyphs-sweep" in fresh.read(f"results/{target}/index.html")

@@ -117,7 +117,7 @@ def test_the_table_says_what_was_selected_and_how_large_rows_are(made):
     assert "12 queries of 6 classes, all of them unseen in training, each searched for among 18 gallery images" in table
     rows = {row["method"]: row for row in csv.DictReader(made.read("results/letters/glyphs/table.csv").splitlines())}
     assert rows["untrained"]["size"] == "32" and rows["triplet"]["size"] == "16"
-    for figure in ("metrics", "curves", "recall", "map", "gallery"):
+    for figure in ("metrics", "bars", "generalisation", "curves", "recall", "map", "gallery"):
         assert made.path(f"results/letters/figures/glyphs_{figure}.png").stat().st_size > 5000
 
 

@@ -75,6 +75,13 @@ WEIGHT_FILES = {entry["file"]["path"]: entry for entry in WEIGHTS.values()}
 TARGETS = for_users(targets.targets)(STUDY_FILES)
 
 
+def report_failures(logs):
+    """Say at the end what failed for good; `logs` are Snakemake's own, or one of them."""
+    texts = [Path(path).read_text(encoding="utf-8") for path in ([logs] if isinstance(logs, str) else logs)]
+    if summary := failures.report("\n".join(texts)):
+        logger.error(summary)
+
+
 @cache
 @for_users
 def study_of(name):
@@ -424,6 +431,8 @@ def table_files(study, wildcards):
 def figure_files(study, wildcards):
     """Only what a figure shows, so that it is made as soon as that is there."""
     dataset, figure = wildcards.dataset, wildcards.figure
+    if figure == "generalisation":
+        return {"histories": run_files(study, dataset, "history.csv")}
     files = {"evaluations": evaluations(study, dataset)}
     if figure == "curves":
         files["histories"] = run_files(study, dataset, "history.csv")

@@ -134,6 +134,10 @@ def with_sweep(study: dict[str, Any], source: str | Path) -> dict[str, Any]:
             raise UserError(f"{source}, 'sweep': there is no method '{method}'; {nearest(method, study['methods'])}.")
         row = study["methods"][method]
         for value, settings in sweep["values"].items():
+            if not str(value).isdecimal():
+                raise UserError(
+                    f"{source}, 'sweep': the value '{value}' must be a whole number: it is part of a row's name."
+                )
             own = {key: part for key, part in (settings or {}).items() if key != "methods"}
             changed = merge(merge(row, own), (settings or {}).get("methods", {}).get(method, {}))
             rows[f"{method}_{value}"] = {**changed, "label": f"{row['label']}, {value}"}
@@ -141,13 +145,11 @@ def with_sweep(study: dict[str, Any], source: str | Path) -> dict[str, Any]:
 
 
 def swept(study: dict[str, Any]) -> dict[str, list[tuple[float, str]]]:
-    """Of each method of a sweep, its label's and values' rows: {label: [(value, row), …]}."""
-    sweep = study["sweep"]
-    return {
-        study["methods"][f"{method}_{first}"]["label"].removesuffix(f", {first}"): [
-            (float(value), f"{method}_{value}") for value in sweep["values"] if f"{method}_{value}" in study["methods"]
-        ]
-        for method in sweep["methods"]
-        for first in list(sweep["values"])[:1]
-        if f"{method}_{first}" in study["methods"]
-    }
+    """Of each method of a sweep, by its label, the values and their rows: those that the study has (or a variant)."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for method in study["sweep"]["methods"]:
+        for value in study["sweep"]["values"]:
+            if row := study["methods"].get(f"{method}_{value}"):
+                label = row["label"].removesuffix(f", {value}")
+                found.setdefault(label, []).append((float(value), f"{method}_{value}"))
+    return found

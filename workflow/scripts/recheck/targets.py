@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from recheck.config import published_file
+from recheck.config import published_file, resolve, watched_metrics
 from recheck.errors import UserError
+from recheck.evaluation.views import BEST_ON_TEST
 
 PUBLISHED, SO_FAR = "published", "so_far"
-FIGURES = ("metrics", "ranks", "curves", "recall", "map", "gallery")
+FIGURES = ("metrics", "bars", "sweep", "ranks", "generalisation", "curves", "recall", "map", "gallery")
 # Fewer say nothing about an order.
 FEWEST_RANKED = 3
 
@@ -97,14 +98,36 @@ def for_methods(documents: list[dict[str, Any]], study: dict[str, Any]) -> list[
     ]
 
 
+def protocol_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
+    """What the protocol says on a dataset, before any method changes it."""
+    return resolve({"protocol": {}, **study, "methods": {"": {}}}, dataset, "")
+
+
+def generalised(study: dict[str, Any], dataset: str) -> tuple[str, str] | None:
+    """The columns of a history that say how well a method does on training images and on others; None without both."""
+    watched = watched_metrics(protocol_of(study, dataset).get("selection", {}))
+    other = next((role for role in ("test", *watched) if role in watched and role != "train"), None)
+    shared = [metric for metric in watched.get("train", []) if metric in watched.get(other, [])]
+    return (f"train_{shared[0]}", f"{other}_{shared[0]}") if shared else None
+
+
 def figures_of(
     study: dict[str, Any], dataset: str, measured: Collection[str], documents: list[dict[str, Any]]
 ) -> list[str]:
-    """The figures that can be drawn of a dataset, given the methods that are, or will be, measured."""
+    """The figures that can be drawn of a dataset, given the methods that are, or will be, measured.
+
+    A sweep has too many rows for figures with a line, a panel or a colour a row.
+    """
     quoted = {method for document in documents for method in document["values"].get(dataset, {})}
     variant = study.get("variant")
+    bars = ["bars"] if BEST_ON_TEST in study.get("views", ()) else []
     if variant == PUBLISHED or not measured:
-        return ["metrics"] if quoted else []
+        shown = ["sweep"] if study.get("sweep") else ["metrics", *bars]
+        return shown if quoted else []
+    watched = ["generalisation"] if generalised(study, dataset) else []
+    if study.get("sweep"):
+        return ["sweep", *watched]
     both = {study["methods"][method].get("published_as", method) for method in quoted.intersection(measured)}
     ranks = ["ranks"] if len(both) >= FEWEST_RANKED else []
-    return ["metrics", *ranks, "curves", "recall", *(["map", "gallery"] if variant is None else [])]
+    shown = ["metrics", *bars, *ranks, *watched, "curves", "recall"]
+    return [*shown, *(["map", "gallery"] if variant is None else [])]

@@ -14,11 +14,14 @@ from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
 from recheck.evaluation.search import Search, neighbours
 from recheck.files import read_json
-from recheck.report import figures, gallery, ranks, results, tables
+from recheck.report import bars, figures, gallery, generalisation, ranks, results, sweep, tables
 from recheck.report import page as pages
-from recheck.targets import FIGURES, PUBLISHED, SO_FAR
+from recheck.shorthand import swept
+from recheck.targets import FIGURES, PUBLISHED, SO_FAR, generalised, protocol_of
 
 QUERIES, NEIGHBOURS = 6, 8
+# A caption names so many different lengths of training, and of more their range.
+LISTED_BUDGETS = 3
 # The captions of `snakemake --report`: the page says the same, from the same files.
 CAPTIONS = Path(__file__).resolve().parents[3] / "report"
 # Drawn in the map instead of dots when they are as small as icons; photographs reduced that much say nothing.
@@ -69,7 +72,7 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         dataset,
         methods=labels(study),
         views=study["views"],
-        metrics=_settings(study, dataset)["evaluation"]["table"],
+        metrics=protocol_of(study, dataset)["evaluation"]["table"],
         seeds=len(study["seeds"]),
         name=f"{study['name']}-{dataset}",
         failed=results.failures(evaluations),
@@ -79,7 +82,7 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         scale=scale(study, dataset),
         measured=study.get("variant") != PUBLISHED,
         released=released(study),
-        show_size=_settings(study, dataset)["evaluation"].get("show_size", False),
+        show_size=protocol_of(study, dataset)["evaluation"].get("show_size", False),
     )
 
 
@@ -112,7 +115,10 @@ def scale(study: Mapping[str, Any], dataset: str) -> str:
     parts = [f"one of every {part['every']} classes"] if part.get("every", 1) > 1 else []
     parts += [f"the first {part['first']} classes"] if "first" in part else []
     trained = [resolve(study, dataset, method) for method in study["methods"] if not method.endswith(RELEASED)]
-    budgets = dict.fromkeys(_budget(settings) for settings in trained if settings["schedule"]["epochs"])
+    trained = [settings for settings in trained if settings["schedule"]["epochs"]]
+    budgets = list(dict.fromkeys(_budget(settings) for settings in trained))
+    if len(budgets) > LISTED_BUDGETS:
+        budgets = [_range_of_budgets(trained)]
     return "; ".join([*parts, *([f"training of {' or '.join(budgets)}"] if budgets else [])])
 
 
@@ -123,6 +129,14 @@ def _budget(settings: Mapping[str, Any]) -> str:
     epochs = f"{many}{schedule['epochs']} epoch{'s' if schedule['epochs'] > 1 else ''}"
     batch = (settings.get("sampler") or {}).get("batch")
     return epochs + (f" of {steps} steps" if steps else "") + (f", {batch} images a step" if batch else "")
+
+
+def _range_of_budgets(trained: Iterable[Mapping[str, Any]]) -> str:
+    """The smallest and the largest, where rows have too many budgets to list."""
+    epochs = [settings["schedule"]["epochs"] for settings in trained]
+    batches = [batch for settings in trained if (batch := (settings.get("sampler") or {}).get("batch"))]
+    images = f", {min(batches)} to {max(batches)} images a step" if batches else ""
+    return f"{min(epochs)} to {max(epochs)} epochs{images}, as each row is configured"
 
 
 def figure(
@@ -136,30 +150,45 @@ def figure(
     if name in ("map", "gallery"):
         return (_map if name == "map" else _gallery)(study, dataset, inputs, reference, files)
     common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
+    if name == "generalisation":
+        return generalisation.draw(
+            results.read_histories(inputs.histories),
+            dataset=dataset,
+            labels=labels(study),
+            columns=generalised(study, dataset),
+            values=swept(study) if study.get("sweep") else None,
+            setting=(study.get("sweep") or {}).get("label", ""),
+            **files,
+        )
     if name == "curves":
-        column = _drawn_metric(_settings(study, dataset)["selection"])
+        column = _drawn_metric(protocol_of(study, dataset)["selection"])
         chosen = results.chosen_epochs(results.read_runs(inputs.runs))
         return figures.curves(results.read_histories(inputs.histories), selection=column, chosen=chosen, **common)
     summary = results.summarise(_evaluations(study, inputs))
     if name == "recall":
         return figures.recall(summary, views=study["views"], **common)
-    if name == "ranks":
-        metric = lead_metric(study, dataset)
+    if name in ("ranks", "bars", "sweep"):
+        shown = protocol_of(study, dataset)["evaluation"]["table"]
         rows = tables.frame(
             summary,
             dataset,
             methods=labels(study),
             views=study["views"],
-            metrics=[metric],
+            metrics=shown,
             quoted=tables.published(inputs.published),
         )
+        if name == "bars":
+            return bars.draw(rows, views=study["views"], metrics=shown[: bars.PANELS], **files)
+        if name == "sweep":
+            values, setting = (swept(study), study["sweep"]["label"]) if study.get("sweep") else ({}, "")
+            return sweep.draw(rows, values=values, setting=setting, views=study["views"], metric=shown[0], **files)
         titles = {view: figures.view_label(view, summary) for view in study["views"]}
-        return ranks.draw(rows, views=titles, metric=metric, **files)
+        return ranks.draw(rows, views=titles, metric=lead_metric(study, dataset), **files)
     return figures.metrics(
         summary,
         results.read_folds(inputs.evaluations),
         views=study["views"],
-        metrics=_settings(study, dataset)["evaluation"]["table"],
+        metrics=protocol_of(study, dataset)["evaluation"]["table"],
         quoted=tables.published(inputs.published),
         **common,
     )
@@ -211,7 +240,7 @@ def best(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str 
 
 def lead_metric(study: Mapping[str, Any], dataset: str) -> str:
     """The metric that stands for all: the one that selects checkpoints, or else the table's last."""
-    settings = _settings(study, dataset)
+    settings = protocol_of(study, dataset)
     shown, chosen = settings["evaluation"]["table"], settings["selection"].get("metric")
     return chosen if chosen in shown else shown[-1]
 
@@ -293,14 +322,8 @@ def _section(
     for kind in pages.TITLES:
         png, svg = (drawn.get(f"{dataset}_{kind}.{suffix}") for suffix in ("png", "svg"))
         if png and svg:
-            summed = f" {headline}" if kind == "metrics" and headline else ""
+            summed = f" {headline}" if kind in ("metrics", "sweep") and headline else ""
             alt = f"{pages.TITLES[kind]} on {dataset}.{summed} The caption below says how to read it."
             text = pages.caption(CAPTIONS / "figure.rst", study=study["name"], dataset=dataset, figure=kind)
             shown.append(pages.Figure(kind, png, svg, text, alt))
     return pages.Section(dataset, own, shown, headline)
-
-
-def _settings(study: Mapping[str, Any], dataset: str) -> dict[str, Any]:
-    """What the protocol says on a dataset, before any method changes it."""
-    bare = {**study, "methods": {"": {}}}
-    return resolve(bare, dataset, "")

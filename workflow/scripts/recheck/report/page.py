@@ -13,7 +13,10 @@ from recheck.report.tables import Table
 
 TITLES = {
     "metrics": "Metrics by method",
+    "bars": "Best epoch on test and last epoch",
+    "sweep": "What the setting changes",
     "ranks": "Our order and the published one",
+    "generalisation": "Training images and unseen ones",
     "gallery": "What is retrieved",
     "recall": "Recall at k",
     "curves": "Training curves",

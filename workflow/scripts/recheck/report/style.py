@@ -17,9 +17,12 @@ from recheck.files import atomic
 # Okabe and Ito's palette, without its yellow, which is too faint on white.
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+BROWN = "#8C510A"
 INK, GREY, FAINT, STRIPE = "#222222", "#767676", "#d0d0d0", "#f5f6f8"
 # The first and the second view of a study.
 VIEW_STYLES = ({"color": BLUE, "marker": "o"}, {"color": VERMILLION, "marker": "s"})
+# For lines whose style says something else than the method.
+MANY_COLOURS = (*COLOURS, INK, BROWN)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 
@@ -64,6 +67,12 @@ def series(position: int) -> dict[str, object]:
         "marker": MARKERS[position % len(MARKERS)],
         "linestyle": LINES[position % len(LINES)],
     }
+
+
+def line_of(position: int) -> dict[str, object]:
+    """Colour and marker of the n-th method, where solid, dashed and stars mean something else."""
+    markers = [marker for marker in MARKERS if marker != "*"]
+    return {"color": MANY_COLOURS[position % len(MANY_COLOURS)], "marker": markers[position % len(markers)]}
 
 
 def striped(axis: Axes, rows: int) -> None:

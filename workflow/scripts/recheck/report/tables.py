@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape as html_escape
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,12 @@ import pandas as pd
 from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, VIEWS
 
 MISSING, FAILED, NOT_RUN = "—", "failed", "not run"
-PLUS_MINUS, MINUS, OR = "±", "−", " / "
+PLUS_MINUS, MINUS, OR, ABOUT = "±", "−", " / ", "≈\u00a0"
+# A footnote's mark must not read as one more digit of the value that it stands at.
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 CSV_COLUMN = re.compile(rf"(?P<view>{'|'.join(VIEWS)}|[^_]+)_(?P<metric>.+?)_(status|published)")
+# What a CSV says of a published value besides, where there is anything to say: the end of a column, and the frame's.
+QUOTE_DETAILS = {"approximate": "approximate", "note": "notes"}
 # Where a view's own name is no word.
 VIEW_NAMES = {BEST_ON_TEST: "best epoch on test", LAST_EPOCH: "last epoch"}
 OURS, PUBLISHED, DIFFERENCE = "ours", "published", "difference"
@@ -39,7 +43,12 @@ LATEX = {
     "×": r"$\times$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
+    "≈": r"$\approx$",
     "Δ": r"$\Delta$",
+    "’": "'",
+    "⁽": r"\textsuperscript{",
+    "⁾": "}",
+    **{chr(raised): chr(digit) for digit, raised in SUPERSCRIPTS.items()},
     "“": "``",
     "”": "''",
     "\u00a0": "~",
@@ -52,10 +61,20 @@ class Published:
 
     source: str
     values: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+    # read off a plot
+    approximate: bool = False
+    # why values of a row are doubtful: dataset -> method -> sentence
+    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def value(self, dataset: str, method: str, view: str, metric: str) -> float:
         row = (self.values.get(dataset) or {}).get(method) or {}
         return float((row.get(view) or {}).get(metric, np.nan))
+
+    def note(self, dataset: str, method: str, metric: str, metrics: Collection[str] = ()) -> str:
+        """The note on a value; one that begins with the name of another of the ``metrics`` is about that one alone."""
+        text = (self.notes.get(dataset) or {}).get(method, "")
+        about = text.split(maxsplit=1)[0].rstrip(":,") if text else ""
+        return "" if about in metrics and about != metric else text
 
 
 def published(given: object) -> list[Published]:
@@ -63,7 +82,15 @@ def published(given: object) -> list[Published]:
     if not given:
         return []
     documents = given if isinstance(given, list) else [given]
-    return [Published(str(document["source"]), document["values"]) for document in documents]
+    return [
+        Published(
+            str(document["source"]),
+            document["values"],
+            bool(document.get("approximate")),
+            document.get("notes") or {},
+        )
+        for document in documents
+    ]
 
 
 def frame(
@@ -106,6 +133,8 @@ def frame(
                         "failed": (dataset, method, view) in failed,
                         "published": first,
                         "quotes": tuple(values),
+                        "approximate": tuple(document.approximate for document in quoted),
+                        "notes": tuple(document.note(dataset, method, metric, metrics) for document in quoted),
                         "difference": mean - first,
                     }
                 )
@@ -160,9 +189,21 @@ class Table:
 
     @property
     def columns(self) -> list[Column]:
-        kinds = [OURS, PUBLISHED, DIFFERENCE] if self.compares else [OURS] if self.measured else [PUBLISHED]
-        pairs = self.frame[["view", "metric"]].drop_duplicates().itertuples(index=False, name=None)
-        return [Column(view, metric, kind) for view, metric in pairs for kind in kinds]
+        """What was published and how far ours is from it only where anything was."""
+        quoted = self.frame.groupby(["view", "metric"], sort=False)["published"].count()
+        lead = [OURS] if self.measured else [PUBLISHED]
+        return [
+            Column(view, metric, kind)
+            for (view, metric), count in quoted.items()
+            for kind in [*lead, *([PUBLISHED, DIFFERENCE] if self.measured and count else [])]
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """The footnotes of the published values that are shown, in the order of the rows."""
+        pairs = zip(self.frame["quotes"], self.frame["notes"], strict=True)
+        quotes = [quote for values, notes in pairs for quote in zip(values, notes, strict=True)]
+        return list(dict.fromkeys(note for value, note in quotes if note and not np.isnan(value)))
 
     @property
     def has_size(self) -> bool:
@@ -194,10 +235,11 @@ class Table:
 
     def rows(self) -> list[tuple[str, list[Cell], list[str]]]:
         """Label, cells, and what stands in the last columns of each method, as text."""
-        rows = []
+        rows, columns = [], self.columns
+        marks = {note: mark(number) for number, note in enumerate(self.notes, start=1)}
         for _, part in self.frame.groupby("method", sort=False):
             at = {(row.view, row.metric): row for row in part.itertuples()}
-            cells = [_cell(at[column.view, column.metric], column.kind, self.measured) for column in self.columns]
+            cells = [_cell(at[column.view, column.metric], column.kind, self.measured, marks) for column in columns]
             ends = [_size(part)] * self.has_size + [_seeds(part)] * self.measured
             rows.append((str(part["label"].iloc[0]), cells, ends))
         return rows
@@ -216,11 +258,13 @@ class Table:
         widths = [max(len(row[column]) for row in [head, *body]) for column in range(len(head))]
         rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
         lines = [_markdown_line(row, widths) for row in [head, rule, *body]]
-        return "\n".join(lines) + f"\n\n{self.caption}\n"
+        notes = "".join(f"{number}. {note}\n" for number, note in enumerate(self.notes, start=1))
+        return "\n".join(lines) + (f"\n\n{notes}" if notes else "\n") + f"\n{self.caption}\n"
 
     def csv(self) -> str:
         """Wide and for machines: full precision, percent, empty where there is nothing."""
         lines = []
+        doubts = {name: any(any(own) for own in self.frame[name]) for name in QUOTE_DETAILS.values()}
         for method, part in self.frame.groupby("method", sort=False):
             line: dict[str, object] = {"method": method, "label": part["label"].iloc[0]}
             if self.measured:
@@ -234,7 +278,12 @@ class Table:
                     line[f"{prefix}_dim"] = row.dim
                     line[f"{prefix}_mean"], line[f"{prefix}_interval"] = row.mean, row.interval
                 for number, value in enumerate(row.quotes, start=1):
-                    line[f"{prefix}_published" + (f"_{number}" if number > 1 else "")] = value
+                    end = f"_{number}" if number > 1 else ""
+                    line[f"{prefix}_published{end}"] = value
+                    for name, column in QUOTE_DETAILS.items():
+                        if doubts[column]:
+                            own = getattr(row, column)[number - 1]
+                            line[f"{prefix}_{name}{end}"] = None if np.isnan(value) or not own else own
                 if row.quotes and self.measured:
                     line[f"{prefix}_difference"] = row.difference
             lines.append(line)
@@ -277,14 +326,17 @@ class Table:
             values = [_latex_cell(cells[place]) for place in places]
             lines.append(_latex_line([latex_escape(label), *values, *map(latex_escape, ends)]))
             if self.compares:
-                lines += _latex_quotes([cells[place + 1 : place + 3] for place in places], len(ends))
+                lines += _latex_quotes([_beside(self.columns, cells, place) for place in places], len(ends))
         below = " Below each value, smaller: the published one, and Δ in brackets." if self.compares else ""
+        notes = r"\par ".join(latex_escape(f"{mark(n)} {note}") for n, note in enumerate(self.notes, start=1))
+        small = [rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize\raggedright {notes}}}"]
         return "\n".join(
             [
                 *lines,
                 r"\bottomrule",
                 r"\end{tabular}%",
                 "}",
+                *(small if notes else []),
                 rf"\caption{{{latex_escape(self.caption + below)}}}",
                 rf"\label{{tab:{_slug(self.name)}}}",
                 r"\end{table*}",
@@ -337,6 +389,9 @@ def caption(
     scale: str = "",
     not_run: str = "",
     sources: Sequence[str] = (),
+    disagree: bool = True,
+    only: Mapping[str, str] | None = None,
+    approximate: Sequence[str] = (),
     measured: bool = True,
     released: bool = False,
     gallery_images: int | None = None,
@@ -344,10 +399,14 @@ def caption(
 ) -> str:
     """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted.
 
-    ``seeds`` is 0 where nothing has been measured yet; a table that is not ``measured`` never will be.
+    ``seeds`` is 0 where nothing has been measured yet; a table that is not ``measured`` never will be. ``only`` says
+    which values a later one of the ``sources`` gives alone, ``approximate`` are those that were read off a plot.
     """
-    second = "; where they disagree both are given, in this order" if len(sources) > 1 else ""
-    quoted = f"quoted from {' and '.join(sources)}{second}."
+    second = "; where they disagree both are given, in this order" if len(sources) > 1 and disagree else ""
+    alone = "".join(f"; {what} from {ordinal(sources, source)} alone" for source, what in (only or {}).items())
+    read_off = " and ".join(ordinal(sources, source) for source in approximate)
+    about = f" “≈”: read off a plot{f' ({read_off})' if len(sources) > 1 else ''}." if approximate else ""
+    quoted = f"quoted from {' and '.join(sources)}{second}{alone}.{about}"
     if not measured:
         return f"{dataset}. Nothing was measured here: all values are {quoted} In percent, the highest in bold."
     parts = [f"{dataset}."]
@@ -405,6 +464,13 @@ def latex_escape(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
+def ordinal(sources: Sequence[str], source: str) -> str:
+    """A document by its place among those that were named just before: titles are long."""
+    names = ("the first", "the second", "the third")
+    place = list(sources).index(source)
+    return names[place] if place < len(names) else source
+
+
 def _latex_line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
@@ -414,23 +480,39 @@ def _latex_cell(cell: Cell) -> str:
     return rf"\textbf{{{text}}}" if cell.bold else text
 
 
-def _latex_quotes(pairs: Sequence[tuple[Cell, Cell]], ends: int = 1) -> list[str]:
+def _beside(columns: Sequence[Column], cells: Sequence[Cell], place: int) -> tuple[Cell, Cell] | None:
+    """What was published and the difference, if they stand beside our value at a place."""
+    if columns[place + 1 : place + 2] and columns[place + 1].kind == PUBLISHED:
+        return cells[place + 1], cells[place + 2]
+    return None
+
+
+def _latex_quotes(pairs: Sequence[tuple[Cell, Cell] | None], ends: int = 1) -> list[str]:
     """What was published and how far ours is from it, in small type; a second document takes a line of its own.
 
     Beside the first, the one row in which two documents disagree would widen every column.
     """
     stacks = []
-    for published, difference in pairs:
+    for pair in pairs:
+        if pair is None:
+            stacks.append([])
+            continue
+        published, difference = pair
         first, *others = published.text.split(OR)
         signed = "" if difference.text == MISSING else f" (${difference.text.replace(MINUS, '-')}$)"
-        stacks.append([latex_escape(first) + signed, *(f"/ {other}" for other in others)])
+        stacks.append([latex_escape(first) + signed, *(f"/ {latex_escape(other)}" for other in others)])
     return [
         _latex_line(["", *(rf"{{\scriptsize {text}}}" if text else "" for text in texts), *[""] * ends])
         for texts in itertools.zip_longest(*stacks, fillvalue="")
     ]
 
 
-def _cell(row, kind: str, measured: bool) -> Cell:
+def mark(number: int) -> str:
+    """What stands at a value that has a footnote."""
+    return f"⁽{str(number).translate(SUPERSCRIPTS)}⁾"
+
+
+def _cell(row, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
     if kind == OURS:
         if np.isnan(row.mean):
             return Cell(FAILED if row.failed else NOT_RUN)
@@ -438,18 +520,32 @@ def _cell(row, kind: str, measured: bool) -> Cell:
             _number(row.mean) + ("" if np.isnan(row.interval) else f" {PLUS_MINUS} {row.interval:.2f}"), row.best
         )
     if kind == PUBLISHED:
-        texts = dict.fromkeys(_number(value) for value in row.quotes if not np.isnan(value))
+        found: dict[str, dict[str, None]] = {}
+        for value, approximate, note in zip(row.quotes, row.approximate, row.notes, strict=True):
+            if not np.isnan(value):
+                found.setdefault(quote(value, approximate), {})[marks.get(note, "")] = None
+        texts = [text + "".join(own) for text, own in found.items()]
         return Cell(OR.join(texts) or MISSING, bool(row.best) and not measured)
-    return Cell(MISSING if np.isnan(row.difference) else _signed(row.difference))
+    if np.isnan(row.difference):
+        return Cell(MISSING)
+    first = next(number for number, value in enumerate(row.quotes) if not np.isnan(value))
+    return Cell(_signed(row.difference, 1 if row.approximate[first] else 2))
+
+
+def quote(value: float, approximate: bool) -> str:
+    """A published value; one that was read off a plot is marked and has no more digits than it was noted with."""
+    if not approximate:
+        return _number(value)
+    return ABOUT + (f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}")
 
 
 def _number(value: float) -> str:
     return f"{value:.2f}".replace("-", MINUS)
 
 
-def _signed(value: float) -> str:
-    text = f"{value:+.2f}"
-    return "0.00" if text in ("+0.00", "-0.00") else text.replace("-", MINUS)
+def _signed(value: float, digits: int = 2) -> str:
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", MINUS)
 
 
 def view_name(view: str) -> str:
@@ -519,7 +615,11 @@ def render(
         quoted=quoted,
         released=released,
     )
-    here = [document.source for document in quoted if dataset in document.values]
+    if not measured and rows["published"].notna().any():
+        # a table of quotes has the columns that something can be quoted for
+        rows = rows[rows.groupby(["view", "metric"])["published"].transform("count") > 0].reset_index(drop=True)
+    given = pd.DataFrame(rows["quotes"].tolist(), index=rows.index).notna()
+    here = [document for number, document in enumerate(quoted) if given[number].any()]
     line = caption(
         dataset,
         seeds=seeds if rows["mean"].notna().any() else 0,
@@ -527,13 +627,33 @@ def render(
         backbone=backbone,
         scale=scale,
         not_run=_not_run(rows),
-        sources=here,
+        sources=[document.source for document in here],
+        disagree=any(len({_number(v) for v in own if not np.isnan(v)}) > 1 for own in rows["quotes"]),
+        only=_only(rows, given, quoted),
+        approximate=[document.source for document in here if document.approximate],
         measured=measured,
         released=bool(released),
         best_on_test=BEST_ON_TEST in views,
         **(facts or {}),
     )
     return Table(rows, line, name or dataset, measured, show_size)
+
+
+def _only(rows: pd.DataFrame, given: pd.DataFrame, quoted: Sequence[Published]) -> dict[str, str]:
+    """What each later document is quoted for because none before it has a value: views, or else a number of rows."""
+    found = {}
+    any_given = given.any(axis=1)
+    for number, document in list(enumerate(quoted))[1:]:
+        own = given[number] & ~given.loc[:, : number - 1].any(axis=1)
+        if not own.any():
+            continue
+        views = list(dict.fromkeys(rows.loc[own, "view"]))
+        if own[any_given & rows["view"].isin(views)].all():
+            found[document.source] = f"the view “{'” and “'.join(map(view_name, views))}”"
+        else:
+            count, total = rows.loc[own, "method"].nunique(), rows["method"].nunique()
+            found[document.source] = f"{count} of {total} rows"
+    return found
 
 
 def _not_run(rows: pd.DataFrame) -> str:
@@ -545,7 +665,9 @@ def _not_run(rows: pd.DataFrame) -> str:
 
 def read(csv: str | Path, markdown: str | Path) -> Table:
     """The table that was written as these two files: values from the one, the caption from the other."""
-    wide = pd.read_csv(csv, dtype={"method": str, "label": str}, keep_default_na=False, na_values=[""])
+    ending = re.compile(rf".+_({'|'.join(QUOTE_DETAILS)})(_\d+)?")
+    details = {name: str for name in pd.read_csv(csv, nrows=0) if ending.fullmatch(name)}
+    wide = pd.read_csv(csv, dtype={"method": str, "label": str, **details}, keep_default_na=False, na_values=[""])
     found = [match.groupdict() for match in map(CSV_COLUMN.fullmatch, wide.columns) if match]
     columns = [column for number, column in enumerate(found) if column not in found[:number]]
     measured = "seeds" in wide
@@ -553,9 +675,13 @@ def read(csv: str | Path, markdown: str | Path) -> Table:
     for line in wide.to_dict("records"):
         for column in columns:
             prefix = f"{column['view']}_{column['metric']}"
-            quotes = [
-                line[name] for name in wide.columns if re.fullmatch(re.escape(prefix) + r"_published(_\d+)?", name)
-            ]
+            numbered = re.compile(re.escape(prefix) + r"_published(?P<end>_\d+)?")
+            ends = [match["end"] or "" for match in map(numbered.fullmatch, wide.columns) if match]
+            quotes = [line[f"{prefix}_published{end}"] for end in ends]
+            said = {
+                name: [own if isinstance(own := line.get(f"{prefix}_{end}{number}"), str) else "" for number in ends]
+                for end, name in QUOTE_DETAILS.items()
+            }
             mean, dim = line.get(f"{prefix}_mean", np.nan), line.get(f"{prefix}_dim", np.nan)
             rows.append(
                 {
@@ -570,6 +696,8 @@ def read(csv: str | Path, markdown: str | Path) -> Table:
                     "failed": line.get(f"{prefix}_status") == FAILED,
                     "published": next((value for value in quotes if not pd.isna(value)), np.nan),
                     "quotes": tuple(quotes),
+                    "approximate": tuple(text == "True" for text in said["approximate"]),
+                    "notes": tuple(said["notes"]),
                     "difference": line.get(f"{prefix}_difference", np.nan),
                 }
             )

@@ -11,7 +11,6 @@ from typing import Any
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers
 from torch import nn
 
-from recheck.methods import miners as own_miners
 from recheck.methods.losses.angular_pair import AngularPairLoss
 from recheck.methods.losses.boundary_margin import BoundaryMarginLoss
 from recheck.methods.losses.contextual import ContextualLoss
@@ -20,9 +19,12 @@ from recheck.methods.losses.discriminative import DiscriminativeLoss
 from recheck.methods.losses.extra_proxies import ExtraProxyAnchorLoss, ExtraProxyNCALoss
 from recheck.methods.losses.facility_location import FacilityLocationLoss
 from recheck.methods.losses.hybrid import HybridLoss
+from recheck.methods.losses.mined_multi_similarity import MinedMultiSimilarityLoss
+from recheck.methods.losses.mined_triplet import MinedTripletLoss
 from recheck.methods.losses.norm_proxy import NormProxyLoss
 from recheck.methods.losses.npair import NPairLoss
 from recheck.methods.losses.ntxent import FlooredNTXentLoss
+from recheck.methods.losses.positive_negative import PositiveNegativeLoss
 from recheck.methods.losses.prototypical import PrototypicalLoss
 from recheck.methods.losses.proxy_nca import ExclusiveProxyNCALoss
 from recheck.methods.losses.proxy_triplet import ProxyTripletLoss
@@ -35,6 +37,7 @@ from recheck.methods.losses.smooth_ap import SmoothAPLoss
 from recheck.methods.losses.snr import UnitSNRContrastiveLoss
 from recheck.methods.losses.soft_bin_ap import SoftBinAPLoss
 from recheck.methods.losses.sup_ap import RoadmapLoss, SupAPLoss
+from recheck.methods.losses.two_sided_circle import TwoSidedCircleLoss
 from recheck.methods.losses.within_pair import WithinPairLoss
 from recheck.registry import build
 
@@ -49,8 +52,11 @@ __all__ = [
     "FacilityLocationLoss",
     "FlooredNTXentLoss",
     "HybridLoss",
+    "MinedMultiSimilarityLoss",
+    "MinedTripletLoss",
     "NPairLoss",
     "NormProxyLoss",
+    "PositiveNegativeLoss",
     "PrototypicalLoss",
     "ProxyTripletLoss",
     "RankedListLoss",
@@ -62,6 +68,7 @@ __all__ = [
     "SmoothAPLoss",
     "SoftBinAPLoss",
     "SupAPLoss",
+    "TwoSidedCircleLoss",
     "UnitSNRContrastiveLoss",
     "WithContrastive",
     "WithSimilarityRegulariser",

@@ -22,14 +22,12 @@ class Hierarchical:
     def __init__(
         self,
         labels: np.ndarray,
-        super_labels: np.ndarray | None,
+        super_labels: np.ndarray,
         batch: int,
         batches: int,
         per_class: int = 4,
         cap: int | None = None,
     ):
-        if super_labels is None:
-            raise UserError("sampler: 'Hierarchical' needs super-classes, and the dataset has no 'super_label'.")
         if batch % 2:
             raise UserError(f"sampler: 'batch' {batch} has no halves.")
         self.per_class, self.cap = per_class, cap

@@ -1,0 +1,261 @@
+"""Up to which distance to believe a nearest neighbour.
+
+A query is *right* if its nearest neighbour in the index has its label, and *accepted* at a threshold t if that
+neighbour is not farther than t. Right and accepted queries are true positives (TP), wrong and accepted ones false
+positives (FP), right and rejected ones false negatives (FN), wrong and rejected ones true negatives (TN). Then
+
+    precision = TP / (TP + FP),  recall = TP / (TP + FN),  F1 = 2 TP / (2 TP + FP + FN),
+    binary accuracy = TP / queries,  accuracy = (TP + TN) / queries,  and 0 / 0 = 0.
+
+Recall is of the queries that can be right at all, so accepting everything has recall 1. ``binary_accuracy`` is what
+TensorFlow Similarity calls by that name, precision times the share of accepted queries; ``accuracy`` is the usual one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recheck.errors import UserError, nearest
+from recheck.evaluation.search import Search
+
+MATHS = ("fixed", "legacy")
+DECIMALS = 8  # of distances
+LEGACY_DECIMALS = 2  # of F1
+
+
+class Neighbours(NamedTuple):
+    """Labels and cosine distances of each query's nearest neighbours, nearest first, (queries, k) both."""
+
+    labels: np.ndarray
+    distances: np.ndarray
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What accepting up to each distance gives: columns of one length, by rising distance."""
+
+    distance: np.ndarray
+    value: np.ndarray
+    precision: np.ndarray
+    recall: np.ndarray
+    f1: np.ndarray
+    binary_accuracy: np.ndarray
+    accuracy: np.ndarray
+    true_positives: np.ndarray
+    false_positives: np.ndarray
+    false_negatives: np.ndarray
+    true_negatives: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+    def at(self, row: int) -> "CutPoint":
+        return CutPoint(**{field.name: float(getattr(self, field.name)[row]) for field in fields(CutPoint)})
+
+    def rows(self, which: np.ndarray) -> "Thresholds":
+        return Thresholds(**{name: column[which] for name, column in self.columns().items()})
+
+    def columns(self) -> dict[str, np.ndarray]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class CutPoint:
+    """One threshold and what it gives; ``value`` is what it was chosen by."""
+
+    value: float
+    distance: float
+    precision: float
+    recall: float
+    binary_accuracy: float
+    f1: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The best threshold of a set of queries, and the table it was chosen from."""
+
+    optimal: CutPoint
+    thresholds: Thresholds
+
+    def as_json(self) -> dict[str, Any]:
+        """The block ``calibration`` of evaluation.json, as published: it knows no usual accuracy."""
+        values = asdict(self.optimal)
+        del values["accuracy"]
+        return {"method": "optimal", **values}
+
+
+def neighbours(
+    queries: np.ndarray, index: np.ndarray, index_labels: np.ndarray, k: int, device: str = "cpu"
+) -> Neighbours:
+    """The k nearest of the index by exact search; embeddings have length 1 already.
+
+    Distances are max(0, 1 − q·e), summed in float64 and kept as float32.
+    """
+    queries, index = np.asarray(queries), np.asarray(index)
+    found = Search(index, device).nearest(queries, k)
+    distances = np.empty(found.shape, dtype=np.float32)
+    for place in range(found.shape[1]):
+        near = index[found[:, place]]
+        distances[:, place] = np.maximum(0, 1 - np.einsum("ij,ij->i", queries, near, dtype=np.float64))
+    return Neighbours(np.asarray(index_labels)[found], distances)
+
+
+def recall_at(labels: np.ndarray, found: Neighbours, ks: Sequence[int]) -> dict[str, float]:
+    """R@k: the share of queries with their label among the k nearest."""
+    labels = np.asarray(labels)
+    if len(labels) == 0:
+        raise UserError("There are no queries: R@k is not defined.")
+    if max(ks) > found.labels.shape[1]:
+        raise UserError(f"R@{max(ks)} needs {max(ks)} neighbours of each query, not {found.labels.shape[1]}.")
+    hits = found.labels == labels[:, None]
+    return {f"R@{k}": float(hits[:, :k].any(axis=1).mean()) for k in ks}
+
+
+def calibrate(labels: np.ndarray, found: Neighbours, maths: str = "fixed") -> Calibration:
+    """The threshold of the largest F1.
+
+    ``fixed``: over all thresholds; of several with the same F1 the largest distance. ``value`` is that F1.
+
+    ``legacy``: as TensorFlow Similarity did when its benchmark was published. From the largest distance down, a
+    threshold is recorded if its F1, rounded to 2 decimals, is *less* than the last one recorded; the best is chosen
+    among these, so it is always the largest distance: everything is accepted. ``value`` is the rounded F1.
+    """
+    if maths not in MATHS:
+        raise UserError(f"'maths' of the calibration can't be {maths!r}: {nearest(str(maths), MATHS)}.")
+    table = threshold_table(labels, found)
+    if maths == "legacy":
+        table = _recorded(table)
+    best = len(table) - 1 - int(np.argmax(table.f1[::-1]))
+    return Calibration(table.at(best), table)
+
+
+def threshold_table(labels: np.ndarray, found: Neighbours) -> Thresholds:
+    """All thresholds at which something changes: the distances of nearest neighbours, once each.
+
+    They are rounded to 8 decimals first, in float32 like the original's, so that its thresholds are met to the bit.
+    """
+    right, distances = matches(labels, found)
+    distances = np.round(distances.astype(np.float32), DECIMALS)
+    thresholds, place = np.unique(distances, return_inverse=True)
+    accepted_right = np.cumsum(np.bincount(place, weights=right, minlength=len(thresholds))).astype(np.int64)
+    accepted = np.cumsum(np.bincount(place, minlength=len(thresholds)))
+    count, count_right = len(right), int(right.sum())
+    tp, fp = accepted_right, accepted - accepted_right
+    fn = count_right - tp
+    tn = count - accepted - fn
+    f1 = _ratio(2 * tp, 2 * tp + fp + fn)
+    return Thresholds(
+        distance=thresholds.astype(np.float64),
+        value=f1,
+        precision=_ratio(tp, tp + fp),
+        recall=_ratio(tp, tp + fn),
+        f1=f1,
+        binary_accuracy=tp / count,
+        accuracy=(tp + tn) / count,
+        true_positives=tp,
+        false_positives=fp,
+        false_negatives=fn,
+        true_negatives=tn,
+    )
+
+
+def matches(labels: np.ndarray, found: Neighbours) -> tuple[np.ndarray, np.ndarray]:
+    """Of each query, whether it is right, and the distance of its nearest neighbour."""
+    labels, near, distances = (np.asarray(values) for values in (labels, *found))
+    if labels.ndim != 1 or near.ndim != 2 or near.shape != distances.shape or len(near) != len(labels):
+        raise UserError(
+            f"There are labels of shape {labels.shape} and neighbours with labels of shape {near.shape} and distances "
+            f"of shape {distances.shape}: (queries,) and twice (queries, k) are needed."
+        )
+    if near.size == 0:
+        raise UserError(f"There are {len(labels)} queries with {near.shape[1]} neighbours each: nothing to calibrate.")
+    if not np.isfinite(distances[:, 0]).all():
+        query = int(np.flatnonzero(~np.isfinite(distances[:, 0]))[0])
+        raise UserError(f"The distance of query {query} to its nearest neighbour is {distances[query, 0]}.")
+    return near[:, 0] == labels, distances[:, 0]
+
+
+def _recorded(table: Thresholds) -> Thresholds:
+    """The thresholds that the legacy walk records, by rising distance.
+
+    It computed in float32, and where F1 ends on a 5 that decides which way it is rounded.
+    """
+    precision, recall = table.precision.astype(np.float32), table.recall.astype(np.float32)
+    f1 = _ratio(2 * (precision * recall), precision + recall)
+    rounded = np.round(f1, LEGACY_DECIMALS)
+    kept, last = [], np.inf
+    for row in range(len(table) - 1, -1, -1):
+        if rounded[row] < last:
+            kept.append(row)
+            last = rounded[row]
+    columns = table.columns() | {"value": np.round(rounded.astype(np.float64), LEGACY_DECIMALS)}
+    return Thresholds(**columns).rows(np.array(kept[::-1]))
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole with 0 / 0 = 0; float32 stays float32."""
+    kind = np.result_type(part, whole)
+    kind = kind if kind.kind == "f" else np.float64
+    return np.divide(part, whole, out=np.zeros(part.shape, dtype=kind), where=whole != 0)
+
+
+def evaluation_json(
+    loss: str,
+    dataset_name: str,
+    query_sets: Mapping[str, tuple[Calibration, Mapping[str, float]]],
+) -> dict[str, Any]:
+    """evaluation.json of one model: of each set of queries, calibrated on itself, its calibration and its R@k."""
+    blocks = {
+        name: {"calibration": calibration.as_json(), "paper": {key: float(value) for key, value in recalls.items()}}
+        for name, (calibration, recalls) in query_sets.items()
+    }
+    return {"loss": loss, "dataset_name": dataset_name, **blocks}
+
+
+# For figures
+
+
+class MatchHistogram(NamedTuple):
+    """How many right and wrong nearest neighbours there are at which distance; (bins + 1,), (bins,), (bins,)."""
+
+    edges: np.ndarray
+    right: np.ndarray
+    wrong: np.ndarray
+
+
+class ClassReliability(NamedTuple):
+    """Of each class, by label: its queries, how many are right, accepted, and both; (classes,) each.
+
+    ``precision`` is the share of the accepted ones that are right, ``coverage`` the share that is accepted.
+    """
+
+    label: np.ndarray
+    queries: np.ndarray
+    right: np.ndarray
+    accepted: np.ndarray
+    right_and_accepted: np.ndarray
+    precision: np.ndarray
+    coverage: np.ndarray
+
+
+def match_histogram(labels: np.ndarray, found: Neighbours, bins: int = 40) -> MatchHistogram:
+    """Both histograms have the same bins, from the smallest to the largest distance."""
+    right, distances = matches(labels, found)
+    edges = np.histogram_bin_edges(distances.astype(np.float64), bins)
+    return MatchHistogram(edges, *(np.histogram(distances[which], edges)[0] for which in (right, ~right)))
+
+
+def class_reliability(labels: np.ndarray, found: Neighbours, distance: float) -> ClassReliability:
+    """How far each class can be relied on if neighbours up to ``distance``, a threshold of the table, are accepted."""
+    right, distances = matches(labels, found)
+    accepted = np.round(distances.astype(np.float32), DECIMALS) <= np.float32(distance)
+    classes, place = np.unique(labels, return_inverse=True)
+    queries, hits, taken, both = (
+        np.bincount(place[which], minlength=len(classes))
+        for which in (np.ones_like(right), right, accepted, right & accepted)
+    )
+    return ClassReliability(classes, queries, hits, taken, both, _ratio(both, taken), taken / queries)
