@@ -230,6 +230,17 @@ def test_restricting_to_methods_and_seeds(study):
         config.restrict(study, "methods", ["tripplet"])
 
 
+def test_a_method_of_a_sweep_stands_for_its_rows():
+    sweep = config.load_study("unbiased_tiny_batch_size", config.names_in([ROOT / "config/studies"]))
+    assert list(config.restrict(sweep, "methods", ["margin", "npair_8"])["methods"]) == [
+        "margin_8",
+        "margin_32",
+        "npair_8",
+    ]
+    with pytest.raises(UserError, match="no method 'margn'; did you mean 'margin'"):
+        config.restrict(sweep, "methods", ["margn"])
+
+
 def test_files_with_a_users_own_classes_are_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("class Loss: ...")

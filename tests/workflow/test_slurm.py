@@ -7,6 +7,8 @@ import subprocess
 import time
 
 import pytest
+import yaml
+from project import ROOT
 from slurm import Unable, cluster
 
 from recheck.files import sha256
@@ -109,6 +111,18 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     assert "The loss became nan at step 1" in end
     assert "killed/seed0" not in end
     assert "late/seed0" not in end
+
+
+def test_every_measuring_rule_travels_with_its_embeddings():
+    """A rule that `use rule` makes inherits nothing from the profile: both keys go by names."""
+    rules = (ROOT / "workflow/rules/evaluate.smk").read_text(encoding="utf-8")
+    names = re.findall(r"^(?:rule|use rule \w+ as) (\w+)", rules, re.MULTILINE)
+    assert len(names) == 2
+    profile = yaml.safe_load((ROOT / "slurm/config.yaml").read_text(encoding="utf-8"))
+    partition = profile["set-resources"]["embed"]["slurm_partition"]
+    for name in names:
+        assert f"{name}=measure" in profile["groups"]
+        assert profile["set-resources"][name] == {"slurm_partition": partition}
 
 
 def kill_once_it_trains(project, method):

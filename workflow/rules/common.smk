@@ -237,9 +237,10 @@ def folds_of(study, dataset, method, seed, pattern):
 
 
 def study_pages(target):
-    """The page of a study or variant, and of the studies that are made with it."""
+    """The page of a study or variant, and of the studies that are made with it, unless only some rows are wanted."""
     name, variant = TARGETS.get(target, (target, None))
-    others = settings.included(name, STUDY_FILES) if name in STUDY_FILES and variant is None else []
+    alone = variant is not None or config.get("methods") or name not in STUDY_FILES
+    others = [] if alone else settings.included(name, STUDY_FILES)
     return [f"<results>/{name}/index.html" for name in (target, *others)]
 
 

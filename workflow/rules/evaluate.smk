@@ -42,3 +42,7 @@ use rule evaluate as evaluate_epochs with:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.log",
     benchmark:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.tsv"
+    # NMI as published protocols compute it takes hours where there are thousands of classes and dimensions
+    resources:
+        mem_mb=growing(8000),
+        runtime=growing(240),

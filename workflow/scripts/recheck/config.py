@@ -332,16 +332,22 @@ def _check_tuned(study: dict[str, Any], dataset: str, method: str, path: Path) -
 
 
 def restrict(study: dict[str, Any], key: str, chosen: list | None) -> dict[str, Any]:
-    """Only the chosen seeds or methods of a study (`--config seeds=[0,1] methods=[triplet]`)."""
+    """Only the chosen seeds or methods of a study (`--config seeds=[0,1] methods=[triplet]`).
+
+    A method of a sweep stands for all of its rows.
+    """
     if chosen is None:
         return study
     if key == "seeds":
         return {**study, "seeds": chosen}
+    sweep = study.get("sweep") or {"methods": [], "values": {}}
+    rows = {method: [f"{method}_{value}" for value in sweep["values"]] for method in sweep["methods"]}
     for name in chosen:
-        if name not in study["methods"]:
-            known = nearest(name, study["methods"])
+        if name not in study["methods"] and name not in rows:
+            known = nearest(name, [*study["methods"], *rows])
             raise UserError(f"config 'methods': study '{study['name']}' has no method '{name}'; {known}.")
-    return {**study, "methods": {name: spec for name, spec in study["methods"].items() if name in chosen}}
+    kept = {row for name in chosen for row in rows.get(name, [name])}
+    return {**study, "methods": {name: spec for name, spec in study["methods"].items() if name in kept}}
 
 
 def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
