@@ -438,11 +438,12 @@ def figure_files(study, wildcards):
     if figure == "curves":
         files["histories"] = run_files(study, dataset, "history.csv")
         files["runs"] = run_files(study, dataset, "run.json")
-    if figure in ("map", "gallery"):
-        folder = packed(study, dataset, next(iter(study_of(study)["methods"])))
+    if figure in ("distances", "map", "gallery"):
         files["embeddings"] = shown_embeddings(study, dataset)
         files["index"] = [f"<resources>/datasets/{dataset}/images.csv"]
         files["split"] = [f"<results>/{study}/{dataset}/split.json"]
+    if figure in ("map", "gallery"):
+        folder = packed(study, dataset, next(iter(study_of(study)["methods"])))
         files["pack"] = [f"{folder}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")]
     return files
 

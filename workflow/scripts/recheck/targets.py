@@ -13,7 +13,7 @@ from recheck.errors import UserError
 from recheck.evaluation.views import BEST_ON_TEST
 
 PUBLISHED, SO_FAR = "published", "so_far"
-FIGURES = ("metrics", "bars", "sweep", "ranks", "generalisation", "curves", "recall", "map", "gallery")
+FIGURES = ("metrics", "bars", "sweep", "ranks", "generalisation", "curves", "recall", "distances", "map", "gallery")
 # Fewer say nothing about an order.
 FEWEST_RANKED = 3
 
@@ -130,4 +130,6 @@ def figures_of(
     both = {study["methods"][method].get("published_as", method) for method in quoted.intersection(measured)}
     ranks = ["ranks"] if len(both) >= FEWEST_RANKED else []
     shown = ["metrics", *bars, *ranks, *watched, "curves", "recall"]
-    return [*shown, *(["map", "gallery"] if variant is None else [])]
+    # on a sphere, where there is a density to compare with
+    unit = ["distances"] if watched and protocol_of(study, dataset)["evaluation"].get("normalise", True) else []
+    return [*shown, *([*unit, "map", "gallery"] if variant is None else [])]

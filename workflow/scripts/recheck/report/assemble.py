@@ -14,7 +14,7 @@ from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
 from recheck.evaluation.search import Search, neighbours
 from recheck.files import read_json
-from recheck.report import bars, figures, gallery, generalisation, ranks, results, sweep, tables
+from recheck.report import bars, distances, figures, gallery, generalisation, ranks, results, sweep, tables
 from recheck.report import page as pages
 from recheck.shorthand import swept
 from recheck.targets import FIGURES, PUBLISHED, SO_FAR, generalised, protocol_of
@@ -149,6 +149,9 @@ def figure(
     reference = results.untrained_method(study, dataset)
     if name in ("map", "gallery"):
         return (_map if name == "map" else _gallery)(study, dataset, inputs, reference, files)
+    if name == "distances":
+        shown = _shown(study, dataset, inputs, reference)
+        return distances.draw(shown.embeddings, shown.labels, **files)
     common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
     if name == "generalisation":
         return generalisation.draw(

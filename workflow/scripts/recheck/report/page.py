@@ -20,6 +20,7 @@ TITLES = {
     "gallery": "What is retrieved",
     "recall": "Recall at k",
     "curves": "Training curves",
+    "distances": "Distances between images",
     "map": "Map of the test embeddings",
 }
 # A vector drawing stays sharp at every zoom; beyond this size it is mostly pixels anyway, and the PNG is smaller.
