@@ -21,6 +21,11 @@ def pytest_configure():
     torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items):
+    """Tests on a cluster wait more than they compute: they begin first, so that others compute meanwhile."""
+    items.sort(key=lambda item: item.path.name != "test_slurm.py")
+
+
 @pytest.fixture(scope="session")
 def golden() -> Path:
     """Inputs and outputs of the original implementations; another set of the same names may be given."""

@@ -105,7 +105,9 @@ def of_epochs(**more):
 
 def test_a_study_of_epochs_has_bars_and_one_that_watches_training_images_a_comparison():
     shown = targets.figures_of(of_epochs(), "cars", METHODS, THREE)
-    assert shown == ["metrics", "bars", "ranks", "generalisation", *FULL[1:]]
+    assert shown == ["metrics", "bars", "ranks", "generalisation", "curves", "recall", "distances", "map", "gallery"]
+    raw = {**of_epochs()["protocol"], "evaluation": {"normalise": False}}
+    assert "distances" not in targets.figures_of(of_epochs(protocol=raw), "cars", METHODS, THREE)
     shown = targets.figures_of(of_epochs(variant="so_far"), "cars", ["triplet"], THREE)
     assert shown == ["metrics", "bars", "generalisation", "curves", "recall"]
     assert targets.figures_of(of_epochs(variant="published"), "cars", METHODS, THREE) == ["metrics", "bars"]
