@@ -53,8 +53,8 @@ MinJobAge=600
 KillWait=5
 PropagateResourceLimits=NONE
 GresTypes=gpu
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=8 RealMemory=64000 Gres=gpu:{gpus} State=UNKNOWN
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=8 RealMemory=64000 State=UNKNOWN
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=32 RealMemory=64000 Gres=gpu:{gpus} State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=32 RealMemory=64000 State=UNKNOWN
 PartitionName=cpu Nodes=n[1-2] Default=YES MaxTime=1-00:00:00 DefaultTime=10 State=UP
 PartitionName=gpu Nodes=n1 MaxTime=1-00:00:00 DefaultTime=10 State=UP
 """

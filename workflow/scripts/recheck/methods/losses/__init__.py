@@ -11,6 +11,7 @@ from typing import Any
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers
 from torch import nn
 
+from recheck.methods import miners as own_miners
 from recheck.methods.losses.angular_pair import AngularPairLoss
 from recheck.methods.losses.boundary_margin import BoundaryMarginLoss
 from recheck.methods.losses.contextual import ContextualLoss
