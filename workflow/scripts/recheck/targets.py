@@ -131,5 +131,5 @@ def figures_of(
     ranks = ["ranks"] if len(both) >= FEWEST_RANKED else []
     shown = ["metrics", *bars, *ranks, *watched, "curves", "recall"]
     # on a sphere, where there is a density to compare with
-    unit = ["distances"] if watched and protocol_of(study, dataset).get("evaluation", {}).get("normalise", True) else []
+    unit = ["distances"] if bars and protocol_of(study, dataset).get("evaluation", {}).get("normalise", True) else []
     return [*shown, *([*unit, "map", "gallery"] if variant is None else [])]
