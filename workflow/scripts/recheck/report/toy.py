@@ -121,6 +121,7 @@ class _Table:
     frame: pd.DataFrame
     caption: str
     compares: bool = False
+    notes: tuple[str, ...] = ()
 
     def html(self) -> str:
         rows = self.frame.set_index(self.frame.columns[0]).map(
