@@ -1,4 +1,5 @@
 # No rules here: configuration, the grid of runs, and helpers that the rules share.
+import gc
 import os
 import re
 import sys
@@ -16,6 +17,9 @@ from recheck.data.resize import resize_slug
 from recheck.errors import UserError, nearest
 from recheck.files import fingerprint
 from recheck.training.gpus import visible_gpus
+
+# A plan of thousands of jobs is made of millions of objects that stay: looking for garbage among them takes long.
+gc.set_threshold(200_000, 100, 1000)
 
 STUDY_FILES = settings.names_in(["config/studies"])
 DATASET_FILES = settings.names_in(["config/datasets"])
