@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,6 +20,9 @@ def pytest_configure():
     import torch
 
     torch.set_num_threads(1)
+    # no test may depend on how busy the machine is
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items):

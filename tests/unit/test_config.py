@@ -85,7 +85,7 @@ def load(tmp_path, change):
         ("class_disjoint_folds, folds: 4", "class_halfs", "did you mean 'class_halves'?"),
         ("class_disjoint_folds", "class_halves", "'split': The scheme class_halves has no option 'folds'"),
         ("class_disjoint_folds, folds: 4", "class_halves", "the split scheme class_halves has only train, test; leave"),
-        ("    resize:\n", "    resize: {jpeg: 75}\n", "'transforms.resize' needs either 'shorter' or 'exact'"),
+        ("    resize:\n", "    resize: {jpeg: 75}\n", "'transforms.resize' needs either 'shorter', 'exact' or 'fit'"),
         ("protocol:", "protocol: {", "not valid YAML"),
     ],
 )

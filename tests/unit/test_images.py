@@ -176,3 +176,23 @@ def test_how_images_are_read():
     assert reading_of({"exif": "ignore"}) == {"exif": "ignore", "alpha": "white"}
     with pytest.raises(UserError, match=r"`options.exif` of a dataset is 'aply': did you mean 'apply'"):
         reading_of({"exif": "aply"})
+
+
+@pytest.mark.parametrize(("width", "height"), [(12, 8), (8, 12), (30, 30), (7, 3), (200, 1), (16, 12)])
+def test_fitted_into_black(tmp_path, width, height):
+    """As large as fits in the middle of 16 × 20, nothing lost and nothing but black around it."""
+    Image.new("RGB", (width, height), (250, 250, 250)).save(tmp_path / "picture.png")
+    resize = {"fit": [16, 20]}
+    pixels = decode(tmp_path / "picture.png", resize)
+    assert pixels.shape == (*shape_of(tmp_path / "picture.png", resize), 3) == (16, 20, 3)
+    ratio = max(height / 16, width / 20)
+    inside_height, inside_width = max(1, int(height / ratio)), max(1, int(width / ratio))
+    rows, columns = (np.flatnonzero((pixels[:, :, 0] > 0).any(axis=axis)) for axis in (1, 0))
+    assert (len(rows), len(columns)) == (inside_height, inside_width)
+    assert rows[0] == int((16 - height / ratio) / 2) and columns[0] == int((20 - width / ratio) / 2)
+    assert (pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] == 250).all()
+
+
+def test_fitting_keeps_an_image_that_has_the_size(tmp_path, corner):
+    corner.save(tmp_path / "picture.png")
+    assert np.array_equal(decode(tmp_path / "picture.png", {"fit": [8, 12]}), np.asarray(corner))

@@ -377,3 +377,45 @@ def test_pooling_adds_no_tensor_and_is_refused_where_it_cannot_be_replaced():
         EmbeddingModel({**SMALL, "backbone": timms, "pooling": {"class": "Max"}})
     with pytest.raises(UserError, match="Unknown pooling 'Maximum'; did you mean 'Max'"):
         EmbeddingModel({**spec, "pooling": {"class": "Maximum"}})
+
+
+def test_a_frozen_backbone_does_in_training_what_it_does_in_evaluation():
+    spec = {**SMALL, "backbone": {**SMALL["backbone"], "frozen": True}}
+    model = EmbeddingModel(spec).train()
+    assert not any(parameter.requires_grad for parameter in model.backbone.parameters())
+    assert all(parameter.requires_grad for parameter in model.head.parameters())
+    assert not any(module.training for module in model.backbone.modules()) and model.head.training
+    images = torch.randint(0, 256, (4, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    before = {name: tensor.clone() for name, tensor in model.backbone.state_dict().items()}
+    trained = model(images)
+    trained.sum().backward()
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.backbone.state_dict().items())
+    assert torch.equal(trained, model.eval()(images))
+
+
+def test_scaling_twice_can_be_asked_for_and_is_nearly_black():
+    once, twice = (
+        EmbeddingModel({**SMALL, "backbone": {**SMALL["backbone"], **own}}).eval()
+        for own in ({}, {"input_scale": 1 / 255})
+    )
+    seen = []
+    for model in (once, twice):
+        model.backbone.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+        model(torch.randint(0, 256, (2, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8))
+    black = (-once.mean / once.std).expand_as(seen[1])
+    torch.testing.assert_close(255 * (seen[1] - black), seen[0] - black, rtol=1e-3, atol=1e-3)
+    assert (seen[1] - black).abs().max() < 0.02
+
+
+def test_the_trained_weights_are_the_ones_that_are_evaluated(tmp_path):
+    """What a published benchmark got wrong: embeddings before saving and after loading are the same."""
+    spec = {**SMALL, "backbone": {**SMALL["backbone"], "frozen": True}, "head": {"class": "Linear", "dim": 8}}
+    model = EmbeddingModel(spec)
+    with torch.no_grad():
+        model.head.weight.add_(1.0)
+    images = torch.randint(0, 256, (4, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    before = model.eval()(images)
+    save_model(tmp_path / "model.safetensors", model.state_dict(), spec, DATA)
+    after = load_model(tmp_path / "model.safetensors", spec, DATA, torch.device("cpu"))(images)
+    assert torch.equal(before, after)
+    assert not torch.equal(EmbeddingModel(spec).eval()(images), before)

@@ -384,6 +384,7 @@ def test_how_a_worker_that_was_killed_is_said(tmp_path, images, monkeypatch):
         (None, "original"),
         ({"shorter": 256}, "shorter256"),
         ({"exact": [288, 300]}, "exact288x300"),
+        ({"fit": [360, 300]}, "fit360x300"),
         ({"shorter": 288, "jpeg": 75}, "shorter288jpeg75"),
     ],
 )

@@ -51,7 +51,7 @@ wildcard_constraints:
     seed=r"\d+",
     fold=r"\d+",
     figure="|".join(targets.FIGURES),
-    resize=r"original|(?:shorter\d+|exact\d+x\d+)(?:jpeg\d+)?",
+    resize=r"original|(?:shorter\d+|(?:exact|fit)\d+x\d+)(?:jpeg\d+)?",
 
 
 def growing(amount):
@@ -187,6 +187,7 @@ RESERVED = (
     "embed",
     "evaluate",
     "evaluate_epochs",
+    "calibrate",
     "table",
     "figure",
     "page",
@@ -442,8 +443,11 @@ def figure_files(study, wildcards):
     if figure == "curves":
         files["histories"] = run_files(study, dataset, "history.csv")
         files["runs"] = run_files(study, dataset, "run.json")
-    if figure in ("distances", "map", "gallery"):
+    if figure in ("distances", "map", "gallery", *targets.QUERY_FIGURES):
         files["embeddings"] = shown_embeddings(study, dataset)
+        files["index"] = [f"<resources>/datasets/{dataset}/images.csv"]
+        files["split"] = [f"<results>/{study}/{dataset}/split.json"]
+    if figure == "costs":
         files["index"] = [f"<resources>/datasets/{dataset}/images.csv"]
         files["split"] = [f"<results>/{study}/{dataset}/split.json"]
     if figure in ("map", "gallery"):

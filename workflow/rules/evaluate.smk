@@ -1,5 +1,6 @@
 # evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view.
 # evaluate_epochs: the same for the views of studies whose runs are selected on the test set
+# calibrate: queries of trained classes and of others against one index, each with its own threshold
 
 
 rule evaluate:
@@ -46,3 +47,34 @@ use rule evaluate as evaluate_epochs with:
     resources:
         mem_mb=growing(8000),
         runtime=growing(240),
+
+
+rule calibrate:
+    input:
+        index="<resources>/datasets/{dataset}/images.csv",
+        split="<results>/{study}/{dataset}/split.json",
+        model="<results>/{study}/{dataset}/{method}/seed{seed}/fold0/model.safetensors",
+        embeddings="<results>/{study}/{dataset}/{method}/seed{seed}/fold0/embeddings.safetensors",
+    output:
+        seen_queries="<results>/{study}/{dataset}/{method}/seed{seed}/seen_queries.json",
+        unseen_queries="<results>/{study}/{dataset}/{method}/seed{seed}/unseen_queries.json",
+        evaluation="<results>/{study}/{dataset}/{method}/seed{seed}/evaluation.json",
+        calibration="<results>/{study}/{dataset}/{method}/seed{seed}/calibration.json",
+    log:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/calibrate.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/calibrate.tsv"
+    conda:
+        "../../envs/evaluate.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(20),
+    params:
+        configuration=evaluation_of,
+        transforms=lambda wildcards: settings.eval_transforms(run_of(wildcards)),
+        images=image_reading,
+    message:
+        "Calibrating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}"
+    script:
+        "../scripts/calibrate.py"

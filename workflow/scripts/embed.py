@@ -7,7 +7,7 @@ import torch
 
 from recheck.data import transforms
 from recheck.data.fold import FoldData
-from recheck.data.splits import searched
+from recheck.data.splits import embedded
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
 from recheck.models.embedding import load_models
@@ -24,7 +24,7 @@ with job(snakemake):
     make_deterministic(config["deterministic"])
     device = own_device(config["device"], f"embed {snakemake.output[0]}")
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
-    roles = searched(data.roles, "test")
+    roles = embedded(data.roles)
     embeddings = {}
     # the run's model, and the best on the test set where there is one
     for prefix, model in load_models(

@@ -19,7 +19,8 @@ from referencing import Registry, Resource
 from recheck.data.splits import SCHEMES, check_scheme
 from recheck.errors import UserError, nearest
 from recheck.evaluation.metrics import CLUSTERING, check_names
-from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH
+from recheck.evaluation.query_sets import check_query_metrics
+from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, QUERY_VIEWS
 from recheck.files import fingerprint
 from recheck.shorthand import merge, with_base, with_borrowed_rows, with_fidelity, with_sweep
 
@@ -270,12 +271,15 @@ def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -
             raise UserError(f"{path}: 'includes' names no other study '{other}'; {nearest(other, paths)}.")
     study = {"name": name, "views": ["concatenated", "separated"], **study}
     study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
+    if study.get("compare_with") and study["compare_with"] not in study["methods"]:
+        known = nearest(study["compare_with"], study["methods"])
+        raise UserError(f"{path}: 'compare_with' names no method '{study['compare_with']}'; {known}.")
     for method in study["methods"]:
         for dataset in study["datasets"]:
             _check_tuned(study, dataset, method, path)
             run, source = resolve(study, dataset, method), f"{path}, method '{method}'"
             _check_released(run.get("released"), run, method, source)
-            _check_run(run, source)
+            _check_run(run, source, study["views"])
             _check_views(study["views"], run, source)
     return study
 
@@ -396,7 +400,14 @@ def evaluation_part(resolved: dict[str, Any]) -> dict[str, Any]:
     selection, trained = resolved["selection"], resolved["schedule"]["epochs"] and not resolved.get("released")
     if trained and selection.get("role") == "test":
         part["select"] = selection["metric"]
+    if "calibration" in resolved["evaluation"]:
+        part["calibration"] = resolved["evaluation"]["calibration"]
     return part | _how_evaluated(resolved)
+
+
+def eval_transforms(resolved: dict[str, Any]) -> dict[str, Any]:
+    """What becomes of an image before a run's model sees it."""
+    return {"resize": resolved["transforms"].get("resize"), "eval": resolved["transforms"]["eval"]}
 
 
 def split_of(study: dict[str, Any], dataset: str) -> dict[str, Any]:
@@ -433,7 +444,7 @@ def own_files(configuration: Any) -> list[str]:
     return sorted(found)
 
 
-def _check_run(resolved: dict[str, Any], source: str) -> None:
+def _check_run(resolved: dict[str, Any], source: str, views: Iterable[str]) -> None:
     evaluation = resolved["evaluation"]
     selection = resolved["selection"]
     metrics = {
@@ -443,9 +454,10 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
         "selection.also": selection.get("also", []),
         **{f"selection.watch.{role}": names for role, names in selection.get("watch", {}).items()},
     }
+    asked = set(QUERY_VIEWS) & set(views)
     for key, names in metrics.items():
         try:
-            check_names(names)
+            (check_query_metrics if asked and key.startswith("evaluation") else check_names)(names)
         except UserError as error:
             raise UserError(f"{source}, '{key}': {error}") from None
     for name in evaluation["table"]:
@@ -455,8 +467,8 @@ def _check_run(resolved: dict[str, Any], source: str) -> None:
             )
     _check_split(resolved, source)
     resize = resolved["transforms"].get("resize")
-    if resize and ("shorter" in resize) == ("exact" in resize):
-        raise UserError(f"{source}: 'transforms.resize' needs either 'shorter' or 'exact'.")
+    if resize and len({"shorter", "exact", "fit"} & set(resize)) != 1:
+        raise UserError(f"{source}: 'transforms.resize' needs either 'shorter', 'exact' or 'fit'.")
     loss, miner = resolved.get("loss") or {}, resolved.get("miner") or {}
     inner = loss.get("loss") if isinstance(loss.get("loss"), dict) else {}
     parts = (
@@ -514,7 +526,15 @@ def _check_split(resolved: dict[str, Any], source: str) -> None:
 
 
 def _check_views(views: list[str], resolved: dict[str, Any], source: str) -> None:
-    """A column that is called after an epoch must show that epoch."""
+    """A column that is called after an epoch must show that epoch, and one of queries needs a split that has them."""
+    asked = [view for view in views if view in QUERY_VIEWS]
+    if asked and (len(asked) < len(views) or resolved["split"]["scheme"] != "seen_unseen"):
+        raise UserError(
+            f"{source}: the view '{asked[0]}' needs 'split: {{scheme: seen_unseen, …}}', and no other views than "
+            f"{' and '.join(QUERY_VIEWS)} beside it."
+        )
+    if asked and folds_of(resolved) > 1:
+        raise UserError(f"{source}: the view '{asked[0]}' calibrates one model, so 'folds' can't be above 1.")
     if resolved.get("released") or not resolved["schedule"]["epochs"]:
         return
     role = resolved["selection"].get("role")

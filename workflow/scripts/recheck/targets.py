@@ -10,10 +10,27 @@ from typing import Any
 
 from recheck.config import published_file, resolve, watched_metrics
 from recheck.errors import UserError
-from recheck.evaluation.views import BEST_ON_TEST
+from recheck.evaluation.views import BEST_ON_TEST, QUERY_VIEWS
 
 PUBLISHED, SO_FAR = "published", "so_far"
-FIGURES = ("metrics", "bars", "sweep", "ranks", "generalisation", "curves", "recall", "distances", "map", "gallery")
+# of queries that search an index
+QUERY_FIGURES = ("thresholds", "matches", "reliability")
+FIGURES = (
+    *(
+        "metrics",
+        "bars",
+        "costs",
+        "sweep",
+        "ranks",
+        "generalisation",
+        "curves",
+        "recall",
+        "distances",
+        "map",
+        "gallery",
+    ),
+    *QUERY_FIGURES,
+)
 # Fewer say nothing about an order.
 FEWEST_RANKED = 3
 
@@ -121,6 +138,7 @@ def figures_of(
     quoted = {method for document in documents for method in document["values"].get(dataset, {})}
     variant = study.get("variant")
     bars = ["bars"] if BEST_ON_TEST in study.get("views", ()) else []
+    asked = list(QUERY_FIGURES) if QUERY_VIEWS[0] in study.get("views", ()) else []
     if variant == PUBLISHED or not measured:
         shown = ["sweep"] if study.get("sweep") else ["metrics", *bars]
         return shown if quoted else []
@@ -129,7 +147,8 @@ def figures_of(
         return ["sweep", *watched]
     both = {study["methods"][method].get("published_as", method) for method in quoted.intersection(measured)}
     ranks = ["ranks"] if len(both) >= FEWEST_RANKED else []
-    shown = ["metrics", *bars, *ranks, *watched, "curves", "recall"]
+    costs = ["costs"] if study.get("compare_with") in measured else []
+    shown = [*costs, "metrics", *bars, *ranks, *watched, "curves", "recall"]
     # on a sphere, where there is a density to compare with
     unit = ["distances"] if bars and protocol_of(study, dataset).get("evaluation", {}).get("normalise", True) else []
-    return [*shown, *([*unit, "map", "gallery"] if variant is None else [])]
+    return [*shown, *([*asked, *unit, "map", "gallery"] if variant is None else [])]

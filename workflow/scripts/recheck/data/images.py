@@ -36,8 +36,8 @@ def resized(height: int, width: int, resize: Resize) -> tuple[int, int]:
     """Height and width after the resize, rounded as torchvision's ``Resize`` does."""
     if not resize:
         return height, width
-    if "exact" in resize:
-        return tuple(resize["exact"])
+    if "shorter" not in resize:
+        return tuple(resize.get("exact") or resize["fit"])
     shorter = resize["shorter"]
     if height <= width:
         return shorter, int(shorter * width / height)
@@ -60,11 +60,24 @@ def decode(path: str | Path, resize: Resize = None, reading: Reading | None = No
         if _applies_exif(reading):
             image = _upright(image, _orientation(opened))
     height, width = resized(image.height, image.width, resize)
-    if (height, width) != (image.height, image.width):
+    if resize and "fit" in resize:
+        image = _fitted(image, height, width)
+    elif (height, width) != (image.height, image.width):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     if resize and "jpeg" in resize:
         image = _through_jpeg(image, resize["jpeg"])
     return np.asarray(image)
+
+
+def _fitted(image: Image.Image, height: int, width: int) -> Image.Image:
+    """As large as fits, bilinearly, in the middle of black; sides and place rounded as TensorFlow's resize_with_pad."""
+    ratio = max(image.height / height, image.width / width)
+    sides = [side / ratio for side in (image.width, image.height)]
+    left, top = (int(max(0.0, (whole - side) / 2)) for whole, side in zip((width, height), sides, strict=True))
+    canvas = Image.new("RGB", (width, height))
+    size = (max(1, int(sides[0])), max(1, int(sides[1])))
+    canvas.paste(image if image.size == size else image.resize(size, Image.Resampling.BILINEAR), (left, top))
+    return canvas
 
 
 def to_rgb(image: Image.Image, alpha: str = DEFAULTS["alpha"]) -> Image.Image:

@@ -321,6 +321,12 @@ def searched(roles: Collection[str], role: str) -> tuple[str, ...]:
     raise UserError(f"The split has no images with the role '{role}', only {', '.join(roles)}.")
 
 
+def embedded(roles: Collection[str]) -> tuple[str, ...]:
+    """The roles that are embedded once a run has ended: what is searched, and queries with the index they search."""
+    queries = tuple(role for role in ("index", "seen_queries", "unseen_queries") if role in roles)
+    return (*searched(roles, "test"), *queries)
+
+
 def check_disjoint(split: dict, labels: Iterable[int]) -> None:
     """Refuse a split in which an image has two roles, or a class two roles that the scheme keeps apart, in one fold."""
     labels = np.asarray(labels)

@@ -13,7 +13,9 @@ from recheck.evaluation.search import checked
 
 # Of runs that are selected on the test set; the first is also the prefix of what belongs to that checkpoint.
 BEST_ON_TEST, LAST_EPOCH = "best_on_test", "last_epoch"
-VIEWS = ("separated", "concatenated", BEST_ON_TEST, LAST_EPOCH)
+# Of splits whose queries search an index: those of trained classes, and those of others.
+QUERY_VIEWS = ("seen_queries", "unseen_queries")
+VIEWS = ("separated", "concatenated", BEST_ON_TEST, LAST_EPOCH, *QUERY_VIEWS)
 
 
 def normalise(embeddings: np.ndarray) -> np.ndarray:
@@ -102,7 +104,7 @@ def evaluate_view(
     many: ``members``. ``reduction`` ({"kind": ..., "dims": {view: ...}}) is for networks without a trained head, and
     ``how`` (``gallery``, ``unit``, ``clusters``) as in ``Measure``.
     """
-    if view not in VIEWS:
+    if view not in VIEWS or view in QUERY_VIEWS:
         raise UserError(f"There is no view '{view}': {nearest(view, VIEWS)}.")
     folds = [np.asarray(fold) for fold in fold_embeddings]
     if not folds or len({len(fold) for fold in folds} | {len(labels)}) != 1:

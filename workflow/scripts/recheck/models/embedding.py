@@ -40,6 +40,10 @@ class EmbeddingModel(nn.Module):
         self.head = heads.build_head(spec["head"], backbone.features, **known)
         self.dim = getattr(self.head, "dim", None) or spec["head"].get("dim", backbone.features)
         self.bgr = backbone.channel_order == "bgr"
+        self.frozen = spec["backbone"].get("frozen", False)
+        if self.frozen:
+            self.backbone.requires_grad_(False)
+        self.input_scale = spec["backbone"].get("input_scale", 1)
         batch_norm = spec.get("batch_norm", "trained")
         self.frozen_batch_norm = batch_norm in FROZEN
         if batch_norm == "frozen_affine":
@@ -54,8 +58,13 @@ class EmbeddingModel(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def train(self, mode: bool = True) -> "EmbeddingModel":
-        """Frozen batch-norm keeps its statistics in training too; unless ``frozen_affine``, scale and shift train."""
+        """Frozen batch-norm keeps its statistics in training too; unless ``frozen_affine``, scale and shift train.
+
+        A frozen backbone does in training what it does in evaluation, without dropping anything.
+        """
         super().train(mode)
+        if self.frozen:
+            self.backbone.eval()
         if self.frozen_batch_norm:
             for module in self._batch_norms():
                 module.eval()
@@ -67,7 +76,8 @@ class EmbeddingModel(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         ordered = images.flip(1) if self.bgr else images
-        normalised = (ordered.float() - self.mean) / self.std
+        pixels = ordered.float() if self.input_scale == 1 else ordered.float() * self.input_scale
+        normalised = (pixels - self.mean) / self.std
         return self.head(self.backbone(normalised.contiguous(memory_format=torch.channels_last)))
 
 

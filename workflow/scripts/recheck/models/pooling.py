@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from recheck.models.shifted_gem import ShiftedGeM
 from recheck.registry import build
+
+__all__ = ["Average", "AveragePlusMax", "GeM", "Max", "ShiftedGeM", "build_pooling"]
 
 
 class Average(nn.Module):

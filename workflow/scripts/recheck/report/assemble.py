@@ -12,7 +12,9 @@ from recheck.config import RELEASED, resolve, watched_metrics
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
+from recheck.evaluation import query_sets
 from recheck.evaluation.search import Search, neighbours
+from recheck.evaluation.views import QUERY_VIEWS
 from recheck.files import read_json
 from recheck.report import bars, distances, figures, gallery, generalisation, ranks, results, sweep, tables
 from recheck.report import page as pages
@@ -64,15 +66,19 @@ def released(study: Mapping[str, Any]) -> list[str]:
 
 def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Table:
     evaluations = _evaluations(study, inputs)
-    facts = {}
+    shown = protocol_of(study, dataset)["evaluation"]["table"]
+    facts, chance = {}, None
     if inputs.split and inputs.index:
-        facts = results.split_facts(read_json(inputs.split), read_index(inputs.index))
+        split, index = read_json(inputs.split), read_index(inputs.index)
+        facts = results.split_facts(split, index)
+        if study["views"][0] in QUERY_VIEWS:
+            chance = query_sets.chance(split["folds"][0], index["label"].to_numpy(), shown)
     return tables.render(
         results.summarise(evaluations),
         dataset,
         methods=labels(study),
         views=study["views"],
-        metrics=protocol_of(study, dataset)["evaluation"]["table"],
+        metrics=shown,
         seeds=len(study["seeds"]),
         name=f"{study['name']}-{dataset}",
         failed=results.failures(evaluations),
@@ -83,6 +89,7 @@ def table(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> tables.Tabl
         measured=study.get("variant") != PUBLISHED,
         released=released(study),
         show_size=protocol_of(study, dataset)["evaluation"].get("show_size", False),
+        chance=chance,
     )
 
 
@@ -242,10 +249,11 @@ def best(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str 
 
 
 def lead_metric(study: Mapping[str, Any], dataset: str) -> str:
-    """The metric that stands for all: the one that selects checkpoints, or else the table's last."""
+    """The metric that stands for all: what selects checkpoints, else the table's last (of queries, its first)."""
     settings = protocol_of(study, dataset)
     shown, chosen = settings["evaluation"]["table"], settings["selection"].get("metric")
-    return chosen if chosen in shown else shown[-1]
+    last = 0 if study["views"][0] in QUERY_VIEWS else -1
+    return chosen if chosen in shown else shown[last]
 
 
 def _map(study, dataset: str, inputs: Inputs, reference: str | None, files: dict[str, str | Path]) -> Figure:

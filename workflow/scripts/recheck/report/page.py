@@ -12,11 +12,15 @@ from recheck.errors import UserError
 from recheck.report.tables import Table
 
 TITLES = {
+    "costs": "What each change costs",
     "metrics": "Metrics by method",
     "bars": "Best epoch on test and last epoch",
     "sweep": "What the setting changes",
     "ranks": "Our order and the published one",
     "generalisation": "Training images and unseen ones",
+    "thresholds": "Up to which distance to believe a neighbour",
+    "matches": "Distances of right and wrong neighbours",
+    "reliability": "How far each class can be relied on",
     "gallery": "What is retrieved",
     "recall": "Recall at k",
     "curves": "Training curves",

@@ -17,7 +17,7 @@ from recheck.config import RELEASED, resolve
 from recheck.data.splits import searched
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.views import concatenated
+from recheck.evaluation.views import QUERY_VIEWS, concatenated
 from recheck.files import read_json
 
 PLACE = re.compile(
@@ -220,7 +220,17 @@ def test_images(split: Mapping[str, Any]) -> np.ndarray:
 def split_facts(split: Mapping[str, Any], index: pd.DataFrame) -> dict[str, Any]:
     """The sizes that a table's caption names: test images and classes, folds, and the training set of a fold."""
     labels = index["label"].to_numpy()
-    roles = searched(split["folds"][0], "test")
+    first = split["folds"][0]
+    if "index" in first:
+        return {
+            "queries": {view.removesuffix("_queries"): len(first[view]) for view in QUERY_VIEWS},
+            "index_images": len(first["index"]),
+            "index_classes": len(np.unique(labels[first["index"]])),
+            "folds": 1,
+            "train_images": len(first["train"]),
+            "train_classes": len(np.unique(labels[first["train"]])),
+        }
+    roles = searched(first, "test")
     test = sorted({image for fold in split["folds"] for image in fold[roles[0]]})
     gallery = {"gallery_images": len(split["folds"][0][roles[1]])} if len(roles) > 1 else {}
     train = [fold.get("train", []) for fold in split["folds"]]

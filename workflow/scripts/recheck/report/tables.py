@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, VIEWS
+from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, QUERY_VIEWS, VIEWS
 
 MISSING, FAILED, NOT_RUN = "—", "failed", "not run"
 PLUS_MINUS, MINUS, OR, ABOUT = "±", "−", " / ", "≈\u00a0"
@@ -21,7 +21,11 @@ CSV_COLUMN = re.compile(rf"(?P<view>{'|'.join(VIEWS)}|[^_]+)_(?P<metric>.+?)_(st
 # What a CSV says of a published value besides, where there is anything to say: the end of a column, and the frame's.
 QUOTE_DETAILS = {"approximate": "approximate", "note": "notes"}
 # Where a view's own name is no word.
-VIEW_NAMES = {BEST_ON_TEST: "best epoch on test", LAST_EPOCH: "last epoch"}
+VIEW_NAMES = {BEST_ON_TEST: "best epoch on test", LAST_EPOCH: "last epoch"} | {
+    view: view.replace("_", " ") for view in QUERY_VIEWS
+}
+# A row that is computed, not measured; and what is no better for being higher.
+CHANCE, NOT_RANKED = "chance", ("distance",)
 OURS, PUBLISHED, DIFFERENCE = "ours", "published", "difference"
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -104,14 +108,16 @@ def frame(
     failed: Iterable[tuple[str, str, str]] = (),
     quoted: Sequence[Published] = (),
     released: Collection[str] = (),
+    chance: Mapping[str, Mapping[str, float]] | None = None,
 ) -> pd.DataFrame:
     """All that a table says, in percent: one row for each method, view and metric, in the study's order.
 
     ``methods`` maps keys to labels; ``seeds`` is how many were planned (of ``released`` checkpoints, one). What was not
-    measured is NaN.
+    measured is NaN. ``chance``, by view and metric, is a row of its own before all others.
     """
     measured = summary[summary["dataset"] == dataset].set_index(["method", "view", "metric"])
-    failed, released, rows = set(failed), set(released), []
+    failed, released = set(failed), set(released)
+    rows = _chance_rows(chance, views, metrics, len(quoted)) if chance else []
     for method, label in methods.items():
         for view in views:
             for metric in metrics:
@@ -141,13 +147,32 @@ def frame(
     return _with_best(pd.DataFrame(rows))
 
 
+def _chance_rows(
+    chance: Mapping[str, Mapping[str, float]], views: Sequence[str], metrics: Sequence[str], documents: int
+) -> list[dict[str, Any]]:
+    none = {"dim": None, "interval": np.nan, "seeds": 0, "planned": 0, "failed": False}
+    quotes = {"published": np.nan, "quotes": (np.nan,) * documents, "difference": np.nan}
+    doubts = {"approximate": (False,) * documents, "notes": ("",) * documents}
+    return [
+        {
+            **{"method": CHANCE, "label": "Chance", "view": view, "metric": metric},
+            "mean": 100 * chance[view].get(metric, np.nan),
+            **none,
+            **quotes,
+            **doubts,
+        }
+        for view in views
+        for metric in metrics
+    ]
+
+
 def _with_best(table: pd.DataFrame) -> pd.DataFrame:
     """Mark the best of each column, of our own values if there are any.
 
     They are compared as printed: two cells that read the same are either both best or both not.
     """
     lead = table["mean"] if table["mean"].notna().any() else table["published"]
-    printed = lead.round(2)
+    printed = lead.round(2).where((table["method"] != CHANCE) & ~table["metric"].isin(NOT_RANKED))
     highest = printed.groupby([table["view"], table["metric"]]).transform("max")
     return table.assign(best=printed.notna() & (printed == highest))
 
@@ -222,7 +247,7 @@ class Table:
     def title(self, column: Column) -> str:
         """A column's title where its neighbours say the rest."""
         named = column.kind == OURS or not self.measured
-        return column.metric if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
+        return metric_name(column.metric) if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
 
     def groups(self) -> list[tuple[str, list[Column]]]:
         views = dict.fromkeys(column.view for column in self.columns)
@@ -249,7 +274,7 @@ class Table:
         for group, columns in self.groups():
             for column in columns:
                 kind = self.title(column) if column.kind != OURS and self.measured else ""
-                titles.append(f"{group} {column.metric} {kind}".rstrip())
+                titles.append(f"{group} {metric_name(column.metric)} {kind}".rstrip())
         head = ["Method", *titles, *self.ends]
         body = []
         for label, cells, ends in self.rows():
@@ -274,7 +299,7 @@ class Table:
             for row in part.itertuples():
                 prefix = f"{row.view}_{row.metric}"
                 if self.measured:
-                    line[f"{prefix}_status"] = FAILED if row.failed else NOT_RUN if np.isnan(row.mean) else "measured"
+                    line[f"{prefix}_status"] = _status(row)
                     line[f"{prefix}_dim"] = row.dim
                     line[f"{prefix}_mean"], line[f"{prefix}_interval"] = row.mean, row.interval
                 for number, value in enumerate(row.quotes, start=1):
@@ -305,7 +330,7 @@ class Table:
             top.append(rf"\multicolumn{{{count}}}{{c}}{{{latex_escape(title)}}}")
             rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
             start += count
-        head = [latex_escape(self.columns[place].metric) for place in places]
+        head = [latex_escape(metric_name(self.columns[place].metric)) for place in places]
         lines = [
             r"% Needs \usepackage{booktabs,graphicx}. table* is as wide as the page in a paper of two columns,",
             r"% and the same as table in a paper of one.",
@@ -396,6 +421,9 @@ def caption(
     released: bool = False,
     gallery_images: int | None = None,
     best_on_test: bool = False,
+    queries: Mapping[str, int] | None = None,
+    index_images: int | None = None,
+    index_classes: int | None = None,
 ) -> str:
     """The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted.
 
@@ -416,6 +444,12 @@ def caption(
         if gallery_images is not None:
             what, among = "queries", f", each searched for among {gallery_images:,} gallery images"
         parts = [f"{dataset}: {test_images:,} {what} of {test_classes:,} classes{unseen}{among}."]
+    if queries:
+        many = " and ".join(f"{count:,} {name}" for name, count in queries.items())
+        parts = [
+            f"{dataset}: {many} queries, each searched for among {index_images:,} images of {index_classes:,} classes; "
+            "half of the classes, the seen ones, are trained on."
+        ]
     if folds:
         many = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
         parts.append(f"{many} {train_images:,} images of {train_classes:,} classes.")
@@ -435,6 +469,12 @@ def caption(
         parts.append(
             "“Best epoch on test” is selected on the test set itself: it can be compared only with published values "
             "that were selected so too, and says less about new images than “Last epoch”, which is not selected."
+        )
+    if queries:
+        parts.append(
+            "F1, precision, recall (of the queries whose nearest neighbour is right), binary accuracy (right and "
+            "accepted, of all queries) and accuracy are those of accepting neighbours up to the distance with the best "
+            "F1 of the same queries; that cosine distance is given in hundredths. “Chance”: R@k of a random order."
         )
     if released:
         parts.append("Rows marked “released” are checkpoints published by others, evaluated here and not trained here.")
@@ -515,7 +555,7 @@ def mark(number: int) -> str:
 def _cell(row, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
     if kind == OURS:
         if np.isnan(row.mean):
-            return Cell(FAILED if row.failed else NOT_RUN)
+            return Cell(MISSING if row.method == CHANCE else FAILED if row.failed else NOT_RUN)
         return Cell(
             _number(row.mean) + ("" if np.isnan(row.interval) else f" {PLUS_MINUS} {row.interval:.2f}"), row.best
         )
@@ -552,6 +592,17 @@ def view_name(view: str) -> str:
     return VIEW_NAMES.get(view, view)
 
 
+def metric_name(metric: str) -> str:
+    return metric.replace("_", " ")
+
+
+def _status(row: Any) -> str:
+    """What a CSV says of our own value."""
+    if row.method == CHANCE:
+        return "computed"
+    return FAILED if row.failed else NOT_RUN if np.isnan(row.mean) else "measured"
+
+
 def _size(part: pd.DataFrame) -> str:
     """The size of a row's embeddings, in every view if they differ; a dash if nothing was measured."""
     dims = dict.fromkeys(int(dim) for dim in part["dim"].dropna())
@@ -567,6 +618,8 @@ def _seed_count(part: pd.DataFrame) -> int:
 def _seeds(part: pd.DataFrame) -> str:
     """How many seeds stand behind a row; says of how many if some are missing."""
     count, planned = _seed_count(part), int(part["planned"].iloc[0])
+    if part["method"].iloc[0] == CHANCE:
+        return MISSING
     return str(count) if count == planned else f"{count} of {planned}"
 
 
@@ -599,6 +652,7 @@ def render(
     measured: bool = True,
     released: Collection[str] = (),
     show_size: bool = False,
+    chance: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
     """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()`` and ``.html()``.
 
@@ -614,7 +668,9 @@ def render(
         failed=failed,
         quoted=quoted,
         released=released,
+        chance=chance if measured else None,
     )
+    own = rows[rows["method"] != CHANCE]
     if not measured and rows["published"].notna().any():
         # a table of quotes has the columns that something can be quoted for
         rows = rows[rows.groupby(["view", "metric"])["published"].transform("count") > 0].reset_index(drop=True)
@@ -622,11 +678,11 @@ def render(
     here = [document for number, document in enumerate(quoted) if given[number].any()]
     line = caption(
         dataset,
-        seeds=seeds if rows["mean"].notna().any() else 0,
-        all_seeds=bool((rows["seeds"] == seeds).all()),
+        seeds=seeds if own["mean"].notna().any() else 0,
+        all_seeds=bool((own["seeds"] == seeds).all()),
         backbone=backbone,
         scale=scale,
-        not_run=_not_run(rows),
+        not_run=_not_run(own),
         sources=[document.source for document in here],
         disagree=any(len({_number(v) for v in own if not np.isnan(v)}) > 1 for own in rows["quotes"]),
         only=_only(rows, given, quoted),

@@ -1,0 +1,82 @@
+"""Tables of queries: the row of chance, columns of thresholds, the caption. All numbers here are made up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from recheck.report import results, tables
+from recheck.report.tables import CHANCE
+
+VIEWS, METRICS = ["seen_queries", "unseen_queries"], ["R@1", "R@8", "F1", "binary_accuracy", "distance"]
+METHODS = {"untrained": "Untrained head", "circle_loss": "Circle"}
+CHANCES = {"seen_queries": {"R@1": 0.01, "R@8": 0.08}, "unseen_queries": {"R@1": 0.02, "R@8": 0.16}}
+QUOTED = [
+    tables.Published("The README", {"cars196": {"circle_loss": {"seen_queries": {"R@1": 1.0204081, "distance": 83.2}}}})
+]
+
+
+@pytest.fixture
+def made():
+    rows = [
+        ["cars196", method, seed, view, 256, metric, 0.3 + 0.1 * row + 0.01 * seed, False]
+        for row, method in enumerate(METHODS)
+        for seed in range(2)
+        for view in VIEWS
+        for metric in METRICS
+    ]
+    summary = results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
+    options = {"methods": METHODS, "views": VIEWS, "metrics": METRICS, "seeds": 2, "quoted": QUOTED, "chance": CHANCES}
+    facts = {"queries": {"seen": 980, "unseen": 970}, "index_images": 1960, "index_classes": 196}
+    return tables.render(
+        summary, "cars196", facts={**facts, "folds": 1, "train_images": 6094, "train_classes": 98}, **options
+    )
+
+
+def test_chance_is_the_first_row_and_no_measurement(made):
+    label, cells, ends = made.rows()[0]
+    assert (label, ends) == ("Chance", ["—"])
+    texts = dict(zip([(c.view, c.metric, c.kind) for c in made.columns], [cell.text for cell in cells], strict=True))
+    assert texts["unseen_queries", "R@8", "ours"] == "16.00"
+    assert texts["seen_queries", "F1", "ours"] == "—", "what chance has no value of was not “not run”"
+    assert texts["seen_queries", "R@1", "published"] == "—"
+    assert not any(cell.bold for cell in cells)
+    assert "not run" not in made.markdown()
+
+
+def test_a_distance_is_not_better_for_being_larger(made):
+    for _, cells, _ in made.rows():
+        bold = [column.metric for column, cell in zip(made.columns, cells, strict=True) if cell.bold]
+        assert "distance" not in bold
+    assert sum(cell.bold for _, cells, _ in made.rows() for cell in cells) == 8
+
+
+def test_the_caption_counts_queries_and_says_what_columns_are(made):
+    said = made.caption
+    assert "980 seen and 970 unseen queries, each searched for among 1,960 images of 196 classes" in said
+    assert "Trained on 6,094 images of 98 classes" in said
+    assert "over 2 seeds" in said
+    assert "“Chance”: R@k of a random order" in said
+
+
+def test_titles_are_words(made):
+    assert "Seen queries 256-d binary accuracy" in made.markdown()
+    assert "binary accuracy" in made.latex() and "binary accuracy" in made.html()
+    assert "seen_queries_binary_accuracy_mean" in made.csv()
+
+
+def test_it_is_read_back_as_it_was_written(made, tmp_path):
+    for suffix, text in ((".csv", made.csv()), (".md", made.markdown())):
+        (tmp_path / f"table{suffix}").write_text(text, encoding="utf-8")
+    again = tables.read(tmp_path / "table.csv", tmp_path / "table.md")
+    assert again.caption == made.caption
+    assert again.rows() == made.rows()
+    chance = again.frame[again.frame["method"] == CHANCE]
+    assert np.allclose(chance.loc[chance["metric"] == "R@1", "mean"], [1.0, 2.0])
+
+
+def test_a_table_of_quotes_has_no_chance():
+    empty = pd.DataFrame(columns=["dataset", "method", "view", "metric", "interval", "mean", "seeds", "dim"])
+    quotes = tables.render(
+        empty, "cars196", methods=METHODS, views=VIEWS, metrics=METRICS, quoted=QUOTED, measured=False, chance=CHANCES
+    )
+    assert CHANCE not in set(quotes.frame["method"])

@@ -1,0 +1,45 @@
+"""Which distances to believe: both sets of queries of a run, and what a user of its model needs."""
+
+from pathlib import Path
+
+from recheck.data.index import read_index
+from recheck.data.splits import read_split
+from recheck.evaluation.calibration import evaluation_json
+from recheck.evaluation.embeddings import read_embeddings
+from recheck.evaluation.query_sets import query_sets
+from recheck.evaluation.search import search_device
+from recheck.files import sha256, write_json
+from recheck.job import job
+
+with job(snakemake):
+    source, output, wildcards = snakemake.input, snakemake.output, snakemake.wildcards
+    configuration = snakemake.params.configuration
+    embeddings = read_embeddings(source.embeddings)
+    sets = query_sets(
+        embeddings,
+        read_split(source.split, 0),
+        read_index(source.index)["label"].to_numpy(),
+        configuration["metrics"],
+        configuration.get("calibration", "fixed"),
+        search_device(snakemake.config["device"]),
+    )
+    run = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": int(wildcards.seed)}
+    results = {name: found.metrics(configuration["metrics"]) for name, found in sets.items()}
+    for name, metrics in results.items():
+        write_json(output[name], {**run, "view": name, "dim": embeddings[name].shape[1], "metrics": metrics})
+    blocks = {
+        name: (found.calibration, {key: value for key, value in results[name].items() if key.startswith("R@")})
+        for name, found in sets.items()
+    }
+    write_json(output.evaluation, evaluation_json(wildcards.method, wildcards.dataset, blocks))
+    write_json(
+        output.calibration,
+        {
+            **run,
+            "model": Path(source.model).relative_to(Path(output.calibration).parent).as_posix(),
+            "model_sha256": sha256(source.model),
+            "transforms": snakemake.params.transforms,
+            "images": snakemake.params.images,
+            "thresholds": {name: found.threshold() for name, found in sets.items()},
+        },
+    )

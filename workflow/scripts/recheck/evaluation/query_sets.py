@@ -1,0 +1,108 @@
+"""Queries of classes that were trained on and of classes that were not, against one index of both.
+
+Each set of queries is calibrated on itself (:mod:`recheck.evaluation.calibration`): its threshold, and what accepting
+up to it gives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from recheck.errors import UserError, nearest
+from recheck.evaluation.calibration import Calibration, Neighbours, calibrate, neighbours, recall_at
+from recheck.evaluation.metrics import RECALL
+from recheck.evaluation.views import QUERY_VIEWS, normalise
+
+INDEX = "index"
+# What of a threshold is a metric, by its attribute.
+CALIBRATED = {
+    "F1": "f1",
+    "precision": "precision",
+    "recall": "recall",
+    "binary_accuracy": "binary_accuracy",
+    "accuracy": "accuracy",
+    "distance": "distance",
+}
+
+
+def check_query_metrics(names: Sequence[str]) -> None:
+    """Refuse metrics that a set of queries does not have."""
+    for name in names:
+        if name not in CALIBRATED and not RECALL.fullmatch(name):
+            raise UserError(
+                f"The views {' and '.join(QUERY_VIEWS)} have no metric '{name}': {nearest(name, CALIBRATED)}, or R@k "
+                "with any whole k from 1."
+            )
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries with their labels, what was found for them, and the threshold that was chosen from it."""
+
+    labels: np.ndarray
+    found: Neighbours
+    calibration: Calibration
+
+    def metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """The named metrics, as fractions, in the given order."""
+        check_query_metrics(names)
+        recalls = recall_at(self.labels, self.found, _depths(names)) if _depths(names) else {}
+        chosen = self.calibration.optimal
+        return {name: recalls[name] if name in recalls else getattr(chosen, CALIBRATED[name]) for name in names}
+
+    def threshold(self) -> dict[str, Any]:
+        """What a user of the model needs to know of the threshold."""
+        chosen = self.calibration.optimal
+        return {
+            **{name: getattr(chosen, name) for name in ("value", *CALIBRATED.values())},
+            "queries": len(self.labels),
+        }
+
+
+def query_sets(
+    embeddings: Mapping[str, np.ndarray],
+    split: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    metrics: Sequence[str],
+    maths: str = "fixed",
+    device: str = "cpu",
+) -> dict[str, QuerySet]:
+    """Both sets of queries, from raw outputs by role, the images of each role, and the labels of all images."""
+    if missing := [role for role in (INDEX, *QUERY_VIEWS) if role not in embeddings or role not in split]:
+        raise UserError(f"There are no embeddings of '{missing[0]}': the split scheme seen_unseen is needed.")
+    index, places = normalise(embeddings[INDEX]), labels[split[INDEX]]
+    depth = min(max([1, *_depths(metrics)]), len(index))
+    sets = {}
+    for name in QUERY_VIEWS:
+        own = labels[split[name]]
+        found = neighbours(normalise(embeddings[name]), index, places, depth, device)
+        sets[name] = QuerySet(own, found, calibrate(own, found, maths))
+    return sets
+
+
+def chance(
+    split: Mapping[str, Sequence[int]], labels: np.ndarray, metrics: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """R@k of an order that is drawn at random, of each set of queries.
+
+    With r of the N images of the index of a query's class: 1 − C(N − r, k) / C(N, k), and the mean over queries.
+    """
+    places = labels[np.asarray(split[INDEX], np.int64)]
+    classes, counts = np.unique(places, return_counts=True)
+    relevant, size = dict(zip(classes.tolist(), counts.tolist(), strict=True)), len(places)
+    values = {}
+    for name in QUERY_VIEWS:
+        own = [relevant.get(label, 0) for label in labels[np.asarray(split[name], np.int64)].tolist()]
+        values[name] = {
+            f"R@{k}": float(np.mean([1 - comb(size - right, k) / comb(size, k) for right in own]))
+            for k in _depths(metrics)
+            if k <= size
+        }
+    return values
+
+
+def _depths(names: Sequence[str]) -> list[int]:
+    return [int(found[1]) for found in map(RECALL.fullmatch, names) if found]
