@@ -63,13 +63,13 @@ def test_metrics_are_those_of_loops(case, role):
 
 def test_each_set_is_calibrated_on_itself(case):
     sets = query_sets(*case, METRICS)
-    seen, unseen = (sets[role].threshold() for role in QUERY_VIEWS)
+    seen, unseen = (sets[role].as_json() for role in QUERY_VIEWS)
     assert seen["distance"] != unseen["distance"]
     assert (seen["queries"], unseen["queries"]) == (12, 8)
     # other queries of the one set change nothing of the other
     embeddings, split, labels = case
     changed = {**embeddings, "unseen_queries": embeddings["unseen_queries"][::-1].copy()}
-    assert query_sets(changed, split, labels, METRICS)["seen_queries"].threshold() == seen
+    assert query_sets(changed, split, labels, METRICS)["seen_queries"].as_json() == seen
 
 
 def test_length_and_order_of_the_index_do_not_matter(case):

@@ -40,6 +40,6 @@ with job(snakemake):
             "model_sha256": sha256(source.model),
             "transforms": snakemake.params.transforms,
             "images": snakemake.params.images,
-            "thresholds": {name: found.threshold() for name, found in sets.items()},
+            "thresholds": {name: found.as_json() for name, found in sets.items()},
         },
     )

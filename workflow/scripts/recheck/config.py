@@ -274,6 +274,10 @@ def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -
     if study.get("compare_with") and study["compare_with"] not in study["methods"]:
         known = nearest(study["compare_with"], study["methods"])
         raise UserError(f"{path}: 'compare_with' names no method '{study['compare_with']}'; {known}.")
+    if study.get("compare_with") and not set(study["views"]) <= set(QUERY_VIEWS):
+        raise UserError(
+            f"{path}: 'compare_with' needs the views {' and '.join(QUERY_VIEWS)}: others have no figure for it."
+        )
     for method in study["methods"]:
         for dataset in study["datasets"]:
             _check_tuned(study, dataset, method, path)

@@ -242,8 +242,8 @@ class ClassReliability(NamedTuple):
     coverage: np.ndarray
 
 
-def match_histogram(labels: np.ndarray, found: Neighbours, bins: int = 40) -> MatchHistogram:
-    """Both histograms have the same bins, from the smallest to the largest distance."""
+def match_histogram(labels: np.ndarray, found: Neighbours, bins: int | np.ndarray = 40) -> MatchHistogram:
+    """Both histograms have the same bins: so many from the smallest to the largest distance, or given ones."""
     right, distances = matches(labels, found)
     edges = np.histogram_bin_edges(distances.astype(np.float64), bins)
     return MatchHistogram(edges, *(np.histogram(distances[which], edges)[0] for which in (right, ~right)))

@@ -53,7 +53,16 @@ class QuerySet:
         chosen = self.calibration.optimal
         return {name: recalls[name] if name in recalls else getattr(chosen, CALIBRATED[name]) for name in names}
 
-    def threshold(self) -> dict[str, Any]:
+    @property
+    def threshold(self) -> float:
+        return self.calibration.optimal.distance
+
+    @property
+    def distances(self) -> np.ndarray:
+        """Of the nearest neighbours."""
+        return np.asarray(self.found.distances, np.float64)[:, 0]
+
+    def as_json(self) -> dict[str, Any]:
         """What a user of the model needs to know of the threshold."""
         chosen = self.calibration.optimal
         return {

@@ -13,15 +13,32 @@ from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError, nearest
 from recheck.evaluation import query_sets
+from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.search import Search, neighbours
 from recheck.evaluation.views import QUERY_VIEWS
 from recheck.files import read_json
-from recheck.report import bars, distances, figures, gallery, generalisation, ranks, results, sweep, tables
+from recheck.report import (
+    bars,
+    costs,
+    distances,
+    figures,
+    gallery,
+    generalisation,
+    matches,
+    ranks,
+    reliability,
+    results,
+    sweep,
+    tables,
+    thresholds,
+)
 from recheck.report import page as pages
 from recheck.shorthand import swept
-from recheck.targets import FIGURES, PUBLISHED, SO_FAR, generalised, protocol_of
+from recheck.targets import FIGURES, PUBLISHED, QUERY_FIGURES, SO_FAR, generalised, protocol_of
 
 QUERIES, NEIGHBOURS = 6, 8
+# What a change of a calibrated system may cost.
+COSTS = ("R@1", "F1", "accuracy")
 # A caption names so many different lengths of training, and of more their range.
 LISTED_BUDGETS = 3
 # The captions of `snakemake --report`: the page says the same, from the same files.
@@ -159,6 +176,9 @@ def figure(
     if name == "distances":
         shown = _shown(study, dataset, inputs, reference)
         return distances.draw(shown.embeddings, shown.labels, **files)
+    if name in QUERY_FIGURES:
+        draw = {"thresholds": thresholds.draw, "matches": matches.draw, "reliability": reliability.draw}[name]
+        return draw(_query_sets(study, dataset, inputs), labels(study), **files)
     common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
     if name == "generalisation":
         return generalisation.draw(
@@ -175,6 +195,8 @@ def figure(
         chosen = results.chosen_epochs(results.read_runs(inputs.runs))
         return figures.curves(results.read_histories(inputs.histories), selection=column, chosen=chosen, **common)
     summary = results.summarise(_evaluations(study, inputs))
+    if name == "costs":
+        return costs.draw(*_costs(study, dataset, inputs, summary), **files)
     if name == "recall":
         return figures.recall(summary, views=study["views"], **common)
     if name in ("ranks", "bars", "sweep"):
@@ -202,6 +224,36 @@ def figure(
         quoted=tables.published(inputs.published),
         **common,
     )
+
+
+def _query_sets(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> dict[str, dict[str, query_sets.QuerySet]]:
+    """What each method finds for both sets of queries, with its first seed."""
+    labels_here = read_index(inputs.index)["label"].to_numpy()
+    split = {role: np.asarray(images, np.int64) for role, images in read_json(inputs.split)["folds"][0].items()}
+    found = {}
+    for method, files in results.embedding_files(inputs.embeddings).items():
+        maths = resolve(study, dataset, method)["evaluation"].get("calibration", "fixed")
+        found[method] = query_sets.query_sets(read_embeddings(files[0]), split, labels_here, ["R@1"], maths)
+    return found
+
+
+def _costs(study: Mapping[str, Any], dataset: str, inputs: Inputs, summary) -> tuple[list[costs.Row], float]:
+    """The rows, first the one that others are compared with, and R@1 of a random order; all as shares."""
+    at = summary[summary["dataset"] == dataset].set_index(["method", "view", "metric"])
+    first = study["compare_with"]
+    rows = []
+    for method in (first, *(method for method in study["methods"] if method != first)):
+        values = {
+            view: {
+                metric: tuple(at.loc[(method, view, metric), ["mean", "interval"]])
+                for metric in COSTS
+                if (method, view, metric) in at.index
+            }
+            for view in study["views"]
+        }
+        rows.append((labels(study)[method], values))
+    split, index = read_json(inputs.split)["folds"][0], read_index(inputs.index)
+    return rows, query_sets.chance(split, index["label"].to_numpy(), ["R@1"])[study["views"][0]]["R@1"]
 
 
 def _drawn_metric(selection: Mapping[str, Any]) -> str | None:
