@@ -1,5 +1,6 @@
 """Images that are already on the disk: a folder of class folders, or a table of paths and labels."""
 
+import os
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
@@ -65,6 +66,28 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
         if column not in index.columns:
             index[column] = ""
     return index
+
+
+def images_below(folder: str | Path) -> tuple[list[Path], int]:
+    """All image files of a folder and its subfolders, by path, and how many other files there are.
+
+    Hidden entries are ignored, and links to folders are not followed.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.")
+    images, others = [], 0
+    for place, folders, files in os.walk(folder, onerror=_refuse_folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        entries = [Path(place, name) for name in files if not name.startswith(".")]
+        found = [entry for entry in entries if _is_image(entry)]
+        images += found
+        others += len(entries) - len(found)
+    return sorted(images), others
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise UserError(f"The folder {error.filename} cannot be read ({error.strerror}).") from error
 
 
 def _is_image(entry: Path) -> bool:

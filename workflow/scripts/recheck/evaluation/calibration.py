@@ -179,6 +179,11 @@ def matches(labels: np.ndarray, found: Neighbours) -> tuple[np.ndarray, np.ndarr
     return near[:, 0] == labels, distances[:, 0]
 
 
+def is_accepted(distances: np.ndarray, threshold: float) -> np.ndarray:
+    """Whether a neighbour at each distance is near enough, rounded as in the table: its own threshold accepts it."""
+    return np.round(np.asarray(distances, np.float32), DECIMALS) <= np.float32(threshold)
+
+
 def _recorded(table: Thresholds) -> Thresholds:
     """The thresholds that the legacy walk records, by rising distance.
 
@@ -252,7 +257,7 @@ def match_histogram(labels: np.ndarray, found: Neighbours, bins: int | np.ndarra
 def class_reliability(labels: np.ndarray, found: Neighbours, distance: float) -> ClassReliability:
     """How far each class can be relied on if neighbours up to ``distance``, a threshold of the table, are accepted."""
     right, distances = matches(labels, found)
-    accepted = np.round(distances.astype(np.float32), DECIMALS) <= np.float32(distance)
+    accepted = is_accepted(distances, distance)
     classes, place = np.unique(labels, return_inverse=True)
     queries, hits, taken, both = (
         np.bincount(place[which], minlength=len(classes))

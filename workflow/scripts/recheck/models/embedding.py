@@ -125,20 +125,63 @@ def load_models(
     path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device
 ) -> Iterator[tuple[str, EmbeddingModel]]:
     """The run's model with the prefix "", then, where there is one, the best on the test set with its prefix."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            made = json.loads((file.metadata() or {}).get("recheck", "{}"))
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
+    made, weights = _read(path)
     if fingerprint(made.get("model")) != fingerprint(spec):
         raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
     if made.get("data") != data:
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
-    main = {name: tensor for name, tensor in weights.items() if not name.startswith(BEST)}
-    for prefix, own in (("", main), (BEST, best)):
+    for prefix, own in (("", _main(weights)), (BEST, best)):
         if own:
             model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
             model.load_state_dict(own)
             yield prefix, model.to(device).eval()
+
+
+def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> EmbeddingModel:
+    """The model of a file that tells itself what it is, in evaluation mode; for use, not for a study.
+
+    A file may come from anyone, and a spec with ``module:name`` imports and calls what it names, which could be
+    anything. ``own_code`` says that the file is trusted to do so; otherwise it is refused.
+    """
+    made, weights = _read(path)
+    spec = made.get("model") if isinstance(made, dict) else None
+    if not isinstance(spec, dict) or not all(isinstance(spec.get(part), dict) for part in ("backbone", "head")):
+        raise UserError(f"{path} is no model that Recheck has trained: it does not say which network it is of.")
+    if not own_code and (named := _own_code(spec)):
+        raise UserError(
+            f"{path} needs code that is not Recheck's, '{named}', which would be run: if you trust this file, allow it "
+            "with `own_code=True`, on the command line `--own-code`."
+        )
+    try:
+        model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
+        model.load_state_dict(_main(weights))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: names or shapes do not fit
+        raise UserError(
+            f"The weights in {path} do not fit the network that it says it is of: was it made by another version?"
+        ) from error
+    return model.to(device).eval()
+
+
+def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
+    """What a file says about itself, and its tensors."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            made = json.loads((file.metadata() or {}).get("recheck", "{}"))
+            return made, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
+
+
+def _main(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in weights.items() if not name.startswith(BEST)}
+
+
+def _own_code(part: Any) -> str | None:
+    """The first ``module:name`` that building a part would import."""
+    if isinstance(part, list):
+        part = dict(enumerate(part))
+    if not isinstance(part, dict):
+        return None
+    named = (part[key] for key in ("name", "class") if ":" in str(part.get(key, "")))
+    return next(named, None) or next(filter(None, map(_own_code, part.values())), None)
