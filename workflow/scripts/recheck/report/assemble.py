@@ -39,6 +39,8 @@ from recheck.targets import FIGURES, PUBLISHED, QUERY_FIGURES, SO_FAR, generalis
 QUERIES, NEIGHBOURS = 6, 8
 # What a change of a calibrated system may cost.
 COSTS = ("R@1", "F1", "accuracy")
+# What a figure of queries has panels for, of the many columns of their table.
+ASKED = ("R@1", "F1", "precision", "recall")
 # A caption names so many different lengths of training, and of more their range.
 LISTED_BUDGETS = 3
 # The captions of `snakemake --report`: the page says the same, from the same files.
@@ -220,10 +222,15 @@ def figure(
         summary,
         results.read_folds(inputs.evaluations),
         views=study["views"],
-        metrics=protocol_of(study, dataset)["evaluation"]["table"],
+        metrics=_drawn_metrics(study, protocol_of(study, dataset)["evaluation"]["table"]),
         quoted=tables.published(inputs.published),
         **common,
     )
+
+
+def _drawn_metrics(study: Mapping[str, Any], shown: Sequence[str]) -> Sequence[str]:
+    """The columns of the table; of queries, which have many, those that say most."""
+    return [name for name in shown if name in ASKED] if study["views"][0] in QUERY_VIEWS else shown
 
 
 def _query_sets(study: Mapping[str, Any], dataset: str, inputs: Inputs) -> dict[str, dict[str, query_sets.QuerySet]]:

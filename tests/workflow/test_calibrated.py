@@ -1,0 +1,100 @@
+"""A study of seen and unseen queries through the command line: thresholds, table, a figure, and using the model."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+STUDY = """
+title: Letters that are asked for
+base: letters
+views: [seen_queries, unseen_queries]
+compare_with: triplet
+datasets:
+  glyphs: {}
+protocol:
+  split: {scheme: seen_unseen, index_shots: 2, query_shots: 1}
+  model:
+    backbone: {name: "small_net:SmallNet", weights: none, frozen: true}
+  sampler: {class: BalancedClasses, batch: 8, per_class: 2, batches: 3}
+  selection: {}
+  evaluation:
+    metrics: [R@1, R@2, F1, precision, recall, binary_accuracy, accuracy, distance]
+    table: [R@1, R@2, F1, binary_accuracy, distance]
+methods:
+  pretrained:
+  proxy_nca:
+  triplet:
+    loss: {class: MinedTripletLoss, margin: 0.1}
+  largest:
+    label: Largest distance
+    loss: {class: MinedTripletLoss, margin: 0.1}
+    evaluation: {calibration: legacy}
+"""
+FOLDER = "results/asked/glyphs"
+BLOCK = {"method", "value", "distance", "precision", "recall", "binary_accuracy", "f1"}
+
+
+def load(project, name):
+    return json.loads(project.read(f"{FOLDER}/{name}"))
+
+
+@pytest.fixture(scope="module")
+def made(finished, tmp_path_factory):
+    project = finished.copy(tmp_path_factory.mktemp("asked") / "project")
+    project.write("config/studies/asked.yaml", STUDY)
+    figures = [f"results/asked/figures/glyphs_{name}.png" for name in ("thresholds", "costs")]
+    project.succeed("--cores", "2", "--", f"{FOLDER}/table.md", *figures)
+    return project
+
+
+def test_every_set_of_queries_has_a_threshold_of_its_own(made):
+    found = load(made, "triplet/seed0/evaluation.json")
+    assert (found["loss"], found["dataset_name"]) == ("triplet", "glyphs")
+    for name in ("seen_queries", "unseen_queries"):
+        block = found[name]
+        assert set(block["calibration"]) == BLOCK and set(block["paper"]) == {"R@1", "R@2"}
+        assert all(isinstance(value, float) for key, value in block["calibration"].items() if key != "method")
+        ours = load(made, f"triplet/seed0/{name}.json")
+        assert ours["metrics"]["F1"] == block["calibration"]["f1"]
+        assert ours["metrics"]["R@1"] == block["paper"]["R@1"]
+        assert ours["dim"] == 16
+
+
+def test_the_same_model_with_the_faulty_calibration(made):
+    """The legacy row is the same run: only its thresholds differ."""
+    good, bad = (load(made, f"{method}/seed0/evaluation.json") for method in ("triplet", "largest"))
+    for name in ("seen_queries", "unseen_queries"):
+        assert good[name]["paper"] == bad[name]["paper"]
+        assert bad[name]["calibration"]["recall"] == (1 if bad[name]["paper"]["R@1"] else 0)
+        assert bad[name]["calibration"]["distance"] >= good[name]["calibration"]["distance"]
+        assert good[name]["calibration"]["f1"] >= bad[name]["calibration"]["f1"]
+
+
+def test_the_table_begins_with_chance(made):
+    with made.path(f"{FOLDER}/table.csv").open(encoding="utf-8") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["chance", "triplet", "largest"]
+    assert float(rows["chance"]["seen_queries_R@1_mean"]) == pytest.approx(100 * 2 / 24)
+    assert rows["chance"]["seen_queries_F1_mean"] == ""
+    assert rows["triplet"]["unseen_queries_distance_status"] == "measured"
+    assert "6 seen and 6 unseen queries, each searched for among 24 images of 12 classes" in made.read(
+        f"{FOLDER}/table.md"
+    )
+
+
+def test_a_model_can_be_used(made):
+    """Its own image is the nearest, and two images of which one is the other are of the same class."""
+    command = [sys.executable, "workflow/scripts/recognise.py"]
+    image = sorted(made.path("glyphs").rglob("*.png"))[0]
+    own = ["--own-code", "--json"]  # the small network is a file of the project
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [*command, "same", f"{FOLDER}/triplet/seed0", str(image), str(image), *own],
+        cwd=made.folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["same"] is True
