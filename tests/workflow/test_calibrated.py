@@ -10,24 +10,31 @@ import pytest
 
 STUDY = """
 title: Letters that are asked for
-base: letters
+seeds: [0]
 views: [seen_queries, unseen_queries]
 compare_with: triplet
 datasets:
   glyphs: {}
 protocol:
   split: {scheme: seen_unseen, index_shots: 2, query_shots: 1}
+  transforms:
+    resize:
+    train: [{center_crop: {size: 32}}]
+    eval: [{center_crop: {size: 32}}]
   model:
     backbone: {name: "small_net:SmallNet", weights: none, frozen: true}
+    head: {class: Linear, dim: 16}
   sampler: {class: BalancedClasses, batch: 8, per_class: 2, batches: 3}
+  optimisers:
+    head: {class: Adam, lr: 1e-3}
+  schedule: {epochs: 2, evaluate_every: 2}
   selection: {}
   evaluation:
     metrics: [R@1, R@2, F1, precision, recall, binary_accuracy, accuracy, distance]
     table: [R@1, R@2, F1, binary_accuracy, distance]
 methods:
-  pretrained:
-  proxy_nca:
   triplet:
+    label: Triplet
     loss: {class: MinedTripletLoss, margin: 0.1}
   largest:
     label: Largest distance
