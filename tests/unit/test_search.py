@@ -149,7 +149,7 @@ def test_float32_distances_stay_within_the_bound(d, scale):
     distance, index = faiss.knn(x, x, 64)
     norms = np.linalg.norm(x.astype(np.float64), axis=1)
     true = ((x.astype(np.float64)[:, None] - x.astype(np.float64)[index]) ** 2).sum(axis=2)
-    bound = search._rounding(np.float32, d, norms + norms.max())
+    bound = search.rounding(np.float32, d, norms + norms.max())
     assert (np.abs(distance - true) <= bound[:, None]).all()
 
 

@@ -93,12 +93,15 @@ def _retrieval(
     embeddings = np.asarray(embeddings)
     members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
     values = {name: np.empty(len(queries)) for name in metrics}
-    for part in _parts(depth[queries], block):
+    usual = _usual(depth[queries])
+    if gallery is None and nearest_only and len(queries) > len(labels) / 2:
+        search.pair_up(usual)
+    for part in _parts(depth[queries], usual, block):
         rows = queries[part]
         own = rows if gallery is None else None
         if nearest_only:
-            found = search.nearest(embeddings[rows], int(depth[rows].max()), own, block)
-            hits = places[found] == labels[rows, None]
+            asking = None if gallery is None else embeddings[rows]
+            hits = search.hits(asking, labels[rows], places, int(depth[rows].max()), own, block)
             for name in nearest_only:
                 values[name][part] = _values(name, hits, relevant[rows])
         if WHOLE in values:
@@ -118,11 +121,21 @@ def _depth(name: str) -> int:
     return int(recall[1]) if recall else 1
 
 
-def _parts(depth: np.ndarray, block: int) -> Iterator[slice]:
-    """Slices of rows with falling depths, each of at most ``block`` neighbours and few enough embeddings to copy."""
-    start = 0
+def _usual(depth: np.ndarray) -> int:
+    """The depth of nearly all queries: that of all, unless a few large classes need far more than the others."""
+    most, usual = int(depth.max()), int(np.quantile(depth, 0.95, method="higher"))
+    return most if most <= 2 * usual else usual
+
+
+def _parts(depth: np.ndarray, usual: int, block: int) -> Iterator[slice]:
+    """Slices of rows with falling depths, each of at most ``block`` neighbours and few enough embeddings to copy.
+
+    None has both rows that are deeper than ``usual`` and rows that are not.
+    """
+    start, deep = 0, np.count_nonzero(depth > usual)
     while start < len(depth):
         stop = start + max(1, min(4096, block // int(depth[start])))
+        stop = min(stop, deep if start < deep else len(depth))
         yield slice(start, stop)
         start = stop
 

@@ -8,6 +8,8 @@ proposes candidates and a bound of its rounding error tells which part of its or
 - the others form groups, and only those are put in order by their float64 distances;
 - such a clear gap behind the k-th place proves that nothing outside the candidates belongs among the first k.
 
+Candidates come from ``candidates``, on a CPU and for many rows, otherwise from faiss. Both give the same order.
+
 Queries without that proof (many duplicates, nearly collapsed embeddings) are compared with the whole gallery in
 float64. Memory grows with the block, not with queries x gallery.
 """
@@ -20,10 +22,13 @@ from functools import cached_property
 import numpy as np
 
 from recheck.errors import UserError
+from recheck.evaluation.candidates import Candidates, blas_threads, rounding, unpacked
 
 log = logging.getLogger("recheck")
 SPARE = 8  # candidates beyond k in which a clear gap is looked for
 BLOCK = 1 << 20  # numbers in a block of candidates
+ORDER = 1 << 16  # the same where they are put in order, in the cache
+MANY = 1024  # rows; for fewer the library is as fast
 SCAN = 1 << 22  # float64 numbers in a block of a full scan
 GPU_MOST = 2048  # neighbours that faiss can select on a GPU
 GPU_SCRATCH = 256 << 20  # bytes; faiss' own default takes 1.5 GB away from the model beside it
@@ -44,68 +49,159 @@ class Search:
     """The nearest rows of one gallery, for any number of calls."""
 
     def __init__(self, gallery: np.ndarray, device: str = "cpu"):
-        self.gallery, norms = checked(gallery)
-        self.reach = norms.max(initial=0.0)
+        self.gallery, self.norms = checked(gallery)
+        self.reach = self.norms.max(initial=0.0)
         self.device = str(device)
+        self._pairs: tuple[np.ndarray, np.ndarray] | None = None
 
-    def nearest(self, queries: np.ndarray, k: int, own: np.ndarray | None = None, block: int = BLOCK) -> np.ndarray:
+    def pair_up(self, k: int) -> None:
+        """Prepare for most rows as queries, with up to k neighbours: all at once, where that is faster.
+
+        Distances are symmetric, so that half of the products is enough.
+        """
+        import faiss
+
+        count = min(k + SPARE, len(self.gallery) - 1)
+        if self._by_products(self.norms, count):
+            self._pairs = self._products.among_all(count, faiss.omp_get_max_threads())
+
+    def nearest(
+        self, queries: np.ndarray | None, k: int, own: np.ndarray | None = None, block: int = BLOCK
+    ) -> np.ndarray:
         """Gallery indices (queries, k) of the nearest rows, nearest first.
 
-        ``own`` says which gallery row each query itself is; that row, and not its duplicates, is left out.
-        There are fewer than k columns if the gallery has fewer rows to offer.
+        ``own`` says which gallery row each query itself is; that row, and not its duplicates, is left out. Without
+        ``queries`` they are those rows. There are fewer than k columns if the gallery has fewer rows to offer.
         """
-        queries, norms = checked(queries)
+        return self._search(queries, k, own, block)
+
+    def hits(
+        self,
+        queries: np.ndarray | None,
+        wanted: np.ndarray,
+        labels: np.ndarray,
+        k: int,
+        own: np.ndarray | None = None,
+        block: int = BLOCK,
+    ) -> np.ndarray:
+        """Whether each of the k nearest rows has the label that its query wants: ``labels[nearest] == wanted``.
+
+        Faster than that, because among rows that are all right, or all wrong, there is no order to be found.
+        """
+        return self._search(queries, k, own, block, lambda part, index: labels[index] == wanted[part, None])
+
+    def _search(
+        self,
+        queries: np.ndarray | None,
+        k: int,
+        own: np.ndarray | None,
+        block: int,
+        right: Callable[[slice, np.ndarray], np.ndarray] | None = None,
+    ) -> np.ndarray:
+        if queries is None:
+            queries, norms, rows = self.gallery, self.norms, own
+        else:
+            queries, norms = checked(queries)
+            rows = np.arange(len(queries))
         if queries.shape[1] != self.gallery.shape[1]:
             raise ValueError(f"queries have {queries.shape[1]} dimensions, the gallery has {self.gallery.shape[1]}")
         k = min(k, len(self.gallery) - (own is not None))
-        found = np.empty((len(queries), max(k, 0)), dtype=np.int64)
+        found = np.empty((len(rows), max(k, 0)), dtype=np.int64 if right is None else bool)
         if found.size:
-            for part in blocks(len(queries), block // (k + SPARE)):
-                mine = None if own is None else own[part]
-                found[part] = self._block(queries[part], norms[part], k, mine)
+            with blas_threads():
+                for part, distance, index, bound in self._proposals(queries, norms, rows, k, own, block):
+                    mine = None if own is None else own[part]
+                    hits = None if right is None else right(part, index)
+                    index = self._ordered(queries, rows[part], k, mine, distance, index, bound, hits)
+                    found[part] = index if right is None else right(part, index)
         return found
 
-    def _block(self, queries: np.ndarray, norms: np.ndarray, k: int, own: np.ndarray | None) -> np.ndarray:
-        distance, index = self._candidates(queries, min(k + SPARE + (own is not None), len(self.gallery)))
-        if own is not None:
-            distance, index = _without(own, distance, index)
-        bound = _rounding(np.float32, queries.shape[1], norms + self.reach)
-        clear = np.diff(distance.astype(np.float64), axis=1) > 2 * bound[:, None]
+    def _proposals(
+        self, queries: np.ndarray, norms: np.ndarray, rows: np.ndarray, k: int, own: np.ndarray | None, block: int
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
+        """Slices of ``rows`` with their candidates: float32 squared distances, indices, and how far they can be off."""
+        few = min(block, ORDER) // (k + SPARE)
+        if (
+            queries is self.gallery
+            and self._pairs is not None
+            and min(k + SPARE, len(queries) - 1) <= self._pairs[0].shape[1]
+        ):
+            keys, bound = self._pairs
+            for part in blocks(len(rows), few):
+                yield part, *unpacked(keys[rows[part], : k + SPARE]), bound[rows[part]]
+            return
+        count = min(k + SPARE + (own is not None), len(self.gallery))
+        for many in blocks(len(rows), block // (k + SPARE)):
+            distance, index, bound = self._candidates(queries[rows[many]], norms[rows[many]], count)
+            if own is not None:
+                distance, index = _without(own[many], distance, index)
+            for part in blocks(len(index), few):
+                yield slice(many.start + part.start, many.start + part.stop), distance[part], index[part], bound[part]
+
+    def _ordered(
+        self,
+        queries: np.ndarray,
+        rows: np.ndarray,
+        k: int,
+        own: np.ndarray | None,
+        distance: np.ndarray,
+        index: np.ndarray,
+        bound: np.ndarray,
+        hits: np.ndarray | None,
+    ) -> np.ndarray:
+        """The k nearest of the candidates of some ``rows`` of the queries, in the order that is defined.
+
+        With ``hits``, which tell right from wrong candidates, only groups that have both are put in order.
+        """
+        gap = 2 * bound * (1 + 1e-6)  # the difference of two float32 is rounded too
+        close = np.diff(distance, axis=1) <= gap.astype(np.float32)[:, None]
         complete = index.shape[1] == len(self.gallery) - (own is not None)
-        proven = np.isfinite(bound) & (complete | clear[:, k - 1 :].any(axis=1))
+        proven = np.isfinite(bound) & (complete | ~close[:, k - 1 :].all(axis=1))
+        close &= proven[:, None]
+        close[:, k - 1 :] &= np.logical_and.accumulate(close[:, k - 1 :], axis=1)  # up to the gap behind the k-th place
 
-        group = np.zeros(index.shape, dtype=np.int32)
-        np.cumsum(clear, axis=1, out=group[:, 1:])
-        close = np.zeros(index.shape, dtype=bool)
-        close[:, 1:] |= ~clear
-        close[:, :-1] |= ~clear
-        close &= (group <= group[:, k - 1 : k]) & proven[:, None]
-        row, column = np.nonzero(close)
-        exact = np.zeros(index.shape)
-        exact[row, column] = self._distances(queries, row, index[row, column])
-
+        place, group = _groups(close, hits)
+        rivals = index.take(place)
+        exact = self._distances(queries, rows[place // index.shape[1]], rivals)
+        np.put(index, place, rivals[np.lexsort((rivals, exact, group))])
         found = index[:, :k]
-        again = np.flatnonzero(close.any(axis=1))
-        order = np.lexsort((index[again], exact[again], group[again]))[:, :k]
-        found[again] = np.take_along_axis(index[again], order, axis=1)
         unsure = np.flatnonzero(~proven)
         if len(unsure):
-            found[unsure] = self._scan(queries[unsure], k, None if own is None else own[unsure])
+            found[unsure] = self._scan(queries[rows[unsure]], k, None if own is None else own[unsure])
         return found
 
-    def _candidates(self, queries: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 squared distances and indices of the nearest rows, as the library orders them."""
+    def _candidates(
+        self, queries: np.ndarray, norms: np.ndarray, count: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Float32 squared distances and indices of the nearest rows, nearest first, and how far off they can be."""
         import faiss  # takes a second to load, and the workflow imports this package for its names only
 
+        if self._by_products(norms, count):
+            keys, bound = self._products.of(queries, norms, count, faiss.omp_get_max_threads())
+            return *unpacked(keys), bound
+        bound = rounding(np.float32, queries.shape[1], norms + self.reach)
         on_gpu = self.device.startswith("cuda")
         if on_gpu and count > GPU_MOST:
             warnings.warn(
                 f"A GPU can select {GPU_MOST} neighbours at most: larger classes are searched on CPU.", stacklevel=2
             )
         if not on_gpu or count > GPU_MOST:
-            return faiss.knn(queries, self.gallery, count)
+            return *faiss.knn(queries, self.gallery, count), bound
         number = int(self.device.partition(":")[2] or -1)
-        return in_pieces(lambda part: faiss.knn_gpu(self._resources, part, self.gallery, count, device=number), queries)
+        found = in_pieces(
+            lambda part: faiss.knn_gpu(self._resources, part, self.gallery, count, device=number), queries
+        )
+        return *found, bound
+
+    def _by_products(self, norms: np.ndarray, count: int) -> bool:
+        """Whether our own products are faster than the library: on a CPU, for many queries and few neighbours."""
+        if self.device.startswith("cuda") or min(len(self.gallery), len(norms)) < MANY:
+            return False
+        return count <= self._products.most and self._products.holds(norms)
+
+    @cached_property
+    def _products(self) -> Candidates:
+        return Candidates(self.gallery, self.norms)
 
     @cached_property
     def _resources(self):
@@ -195,7 +291,7 @@ class Search:
             reach = max(reach, far_squares.max() ** 0.5)
         if own is not None:
             distance[np.arange(len(near)), own] = np.inf
-        return distance, _rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
+        return distance, rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
 
     def _exact(self, queries: np.ndarray, number: int, index: np.ndarray) -> np.ndarray:
         """The defining distances of one query to some gallery rows, each copy of a row computed once."""
@@ -223,8 +319,11 @@ class Search:
 
 def neighbours(queries: np.ndarray, k: int, gallery: np.ndarray | None = None, device: str = "cpu") -> np.ndarray:
     """Indices (n, at most k) of the nearest gallery rows; without a gallery, of the other queries."""
-    own = np.arange(len(queries)) if gallery is None else None
-    return Search(queries if gallery is None else gallery, device).nearest(queries, k, own)
+    search = Search(queries if gallery is None else gallery, device)
+    if gallery is not None:
+        return search.nearest(queries, k)
+    search.pair_up(k)
+    return search.nearest(None, k, np.arange(len(queries)))
 
 
 def checked(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -270,6 +369,28 @@ def in_pieces(
     return np.concatenate(distances), np.concatenate(indices)
 
 
+def _groups(close: np.ndarray, hits: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The places, counted through all rows, that are to be put in order, and in which group each of them is.
+
+    ``close`` (rows, places - 1) tells where the order of neighbouring places is not certain. With ``hits`` (rows,
+    places) groups that are all right or all wrong are left out.
+    """
+    width = close.shape[1]
+    pair = np.flatnonzero(close)
+    place = pair + pair // max(width, 1)  # of the first of the two
+    first = np.ones(len(pair), dtype=bool)
+    first[1:] = np.diff(place) != 1
+    group = np.cumsum(first) - 1
+    if hits is not None:
+        hits = hits.ravel()
+        mixed = np.bincount(group, hits[place] != hits[place + 1]) > 0
+        keep = mixed[group]
+        place, first, group = place[keep], first[keep], group[keep]
+    both = np.concatenate((place[first], place + 1)), np.concatenate((group[first], group))
+    order = np.argsort(both[0])
+    return both[0][order], both[1][order]
+
+
 def _without(own: np.ndarray, distance: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Candidates less the query itself; if its duplicates have crowded it out, less the farthest."""
     last = index.shape[1] - 1
@@ -277,17 +398,3 @@ def _without(own: np.ndarray, distance: np.ndarray, index: np.ndarray) -> tuple[
     drop = np.where(hit.any(axis=1), hit.argmax(axis=1), last)
     keep = np.arange(last) + (np.arange(last) >= drop[:, None])
     return np.take_along_axis(distance, keep, axis=1), np.take_along_axis(index, keep, axis=1)
-
-
-def _rounding(dtype: type, dimensions: int, reach: np.ndarray) -> np.ndarray:
-    """How far a squared distance |x|^2 + |y|^2 - 2xy in ``dtype`` can be from the true one.
-
-    The classical bound for sums in any order, for |x| + |y| <= ``reach``, with some room for the few operations
-    around the sums and for ``_distances``; plus underflow, and no bound at all where the sums could overflow.
-    """
-    limits = np.finfo(dtype)
-    operations = dimensions + 32
-    share = operations * float(limits.eps) / 2
-    relative = share / (1 - share) if share < 1 else np.inf
-    bound = relative * reach**2 + 4 * operations * float(limits.tiny)
-    return np.where(reach**2 < float(limits.max) / 4, bound, np.inf)

@@ -47,17 +47,18 @@ class FacilityLocationLoss(nn.Module):
     def search(self, matrix: torch.Tensor, labels: torch.Tensor) -> Facilities:
         """Loss-augmented inference on distances without gradients."""
         names, classes = labels.unique(return_inverse=True)
-        greedy = self._greedy(matrix, classes, len(names))
+        agreement = Agreement(classes, len(names), matrix.dtype)
+        greedy = self._greedy(matrix, agreement, len(names))
         medoids = greedy.clone()
         for _ in range(self.sweeps):
             before = medoids.clone()
-            self._sweep(matrix, classes, medoids)
+            self._sweep(matrix, agreement, medoids)
             if torch.equal(medoids, before):  # and so would be all sweeps to come
                 break
         assignment = assign(matrix, medoids[None])
-        return Facilities(greedy, medoids, assignment[0], nmi(classes, assignment, len(names), matrix.dtype)[0])
+        return Facilities(greedy, medoids, assignment[0], agreement(assignment)[0])
 
-    def _greedy(self, matrix: torch.Tensor, classes: torch.Tensor, kinds: int) -> torch.Tensor:
+    def _greedy(self, matrix: torch.Tensor, agreement: "Agreement", kinds: int) -> torch.Tensor:
         """As often as there are classes: the row that adds most to F + gamma (1 − NMI); ties to the lowest."""
         rows = torch.arange(len(matrix), device=matrix.device)
         nearest = torch.full_like(matrix[0], torch.inf)
@@ -67,7 +68,7 @@ class FacilityLocationLoss(nn.Module):
             # for all candidates at once: a row moves to the new slot if that is nearer, or if it is the candidate
             moves = (matrix < nearest) | (rows[:, None] == rows)
             moved = torch.where(moves, slot, slots)
-            augmented = self.gamma * (1 - nmi(classes, moved, kinds, matrix.dtype))
+            augmented = self.gamma * (1 - agreement(moved))
             score = -torch.minimum(matrix, nearest).sum(dim=1) + augmented
             score[medoids] = -torch.inf
             best = score.argmax()
@@ -75,16 +76,28 @@ class FacilityLocationLoss(nn.Module):
             nearest, slots = torch.minimum(nearest, matrix[best]), moved[best]
         return medoids
 
-    def _sweep(self, matrix: torch.Tensor, classes: torch.Tensor, medoids: torch.Tensor) -> None:
-        """Give each slot in turn the best medoid among the rows it had when the sweep began; later slots see it."""
+    def _sweep(self, matrix: torch.Tensor, agreement: "Agreement", medoids: torch.Tensor) -> None:
+        """Give each slot in turn the best medoid among the rows it had when the sweep began; later slots see it.
+
+        The candidates of all slots are tried at once. What that says holds up to the first slot that changes; only the
+        slots behind it have to be tried again.
+        """
         assignment = assign(matrix, medoids[None])[0]
-        for slot in range(len(medoids)):
-            members = (assignment == slot).nonzero().flatten()
-            candidates = medoids.repeat(len(members), 1)
-            candidates[:, slot] = members
-            augmented = self.gamma * (1 - nmi(classes, assign(matrix, candidates), len(medoids), matrix.dtype))
-            score = -matrix[members][:, members].sum(dim=1) + augmented
-            medoids[slot] = members[score.argmax()]
+        members = [(assignment == slot).nonzero().flatten() for slot in range(len(medoids))]
+        members = {slot: rows for slot, rows in enumerate(members) if len(rows) > 1}  # one row alone stays the medoid
+        own = {slot: -matrix[rows][:, rows].sum(dim=1) for slot, rows in members.items()}
+        while members:
+            rows, lengths = torch.cat(list(members.values())), [len(rows) for rows in members.values()]
+            candidates = medoids.repeat(len(rows), 1)
+            candidates[torch.arange(len(rows)), assignment[rows]] = rows
+            augmented = self.gamma * (1 - agreement(assign(matrix, candidates)))
+            score = torch.cat([own[slot] for slot in members]) + augmented
+            best = torch.stack([part.argmax() for part in score.split(lengths)]).tolist()
+            better = {slot: rows[choice] for (slot, rows), choice in zip(members.items(), best, strict=True)}
+            changed = next((slot for slot, row in better.items() if row != medoids[slot]), len(medoids))
+            if changed < len(medoids):
+                medoids[changed] = better[changed]
+            members = {slot: rows for slot, rows in members.items() if slot > changed}
 
 
 def assign(matrix: torch.Tensor, medoids: torch.Tensor) -> torch.Tensor:
@@ -94,25 +107,31 @@ def assign(matrix: torch.Tensor, medoids: torch.Tensor) -> torch.Tensor:
     return slots.scatter(1, medoids, own)
 
 
-def nmi(classes: torch.Tensor, slots: torch.Tensor, kinds: int, dtype: torch.dtype) -> torch.Tensor:
+class Agreement:
     """Mutual information / geometric mean of the entropies, of the classes of rows and each of (sets, rows) slots.
 
     Both are numbers below ``kinds``. As means over rows of logarithms of shares, which are of whole numbers: one
     cluster alone has exactly no information.
     """
-    rows = len(classes)
-    by_class = _sizes(classes[None], kinds).to(dtype) / rows
-    by_slot = _sizes(slots, kinds).to(dtype) / rows
-    both = _sizes(classes * kinds + slots, kinds**2).to(dtype) / rows
-    information = (both / (by_class * by_slot)).log().mean(dim=1)
-    entropies = by_class.log().mean(dim=1) * by_slot.log().mean(dim=1)
-    return information / entropies.sqrt().clamp_min(FLOOR)
 
+    def __init__(self, classes: torch.Tensor, kinds: int, dtype: torch.dtype):
+        self.kinds, self.dtype, self.rows = kinds, dtype, classes.shape[0]
+        self.cells = classes * kinds
+        self.by_class = self._shares(classes[None], kinds)
+        self.entropy = self.by_class.log().mean(dim=1)
 
-def _sizes(groups: torch.Tensor, kinds: int) -> torch.Tensor:
-    """(sets, rows) of group numbers → how many rows of its set are in the group of each row."""
-    apart = groups + kinds * torch.arange(len(groups), device=groups.device)[:, None]
-    return apart.flatten().bincount(minlength=kinds * len(groups))[apart]
+    def __call__(self, slots: torch.Tensor) -> torch.Tensor:
+        by_slot = self._shares(slots, self.kinds)
+        both = self._shares(self.cells + slots, self.kinds**2)
+        information = (both / (self.by_class * by_slot)).log().mean(dim=1)
+        entropies = self.entropy * by_slot.log().mean(dim=1)
+        return information / entropies.sqrt().clamp_min(FLOOR)
+
+    def _shares(self, groups: torch.Tensor, kinds: int) -> torch.Tensor:
+        """(sets, rows) of group numbers → the share of the rows of its set that are in the group of each row."""
+        sets = groups.shape[0]
+        apart = groups + torch.arange(0, kinds * sets, kinds, device=groups.device)[:, None]
+        return apart.flatten().bincount(minlength=kinds * sets)[apart].to(self.dtype) / self.rows
 
 
 def energy(matrix: torch.Tensor, found: Facilities) -> torch.Tensor:

@@ -1,0 +1,174 @@
+"""Retrieval metrics beside pytorch-metric-learning's AccuracyCalculator and beside nothing but the matrix product.
+
+All three see the same embeddings: clusters on the unit sphere with a decaying spectrum, in the order of classes, as a
+test set is. Each size is measured in a process of its own, in turn; memory in one process each, above what it holds
+when the embeddings are there and the libraries have been used once.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from timing import in_turn, ratios, spread
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
+METRICS = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
+DIMENSIONS, STRIP = 512, 1024
+
+# name: images, classes, threads, repeats, queries (the first so many search the others; 0: each searches all others)
+SIZES = {
+    "CUB, 5,924, R ≈ 58": (5924, 100, 1, 7, 0),
+    "CUB, 5,924, R ≈ 58, 2 threads": (5924, 100, 2, 7, 0),
+    "20,000, R = 9": (20000, 2000, 1, 3, 0),
+    "20,000, R = 9, 2 threads": (20000, 2000, 2, 3, 0),
+    "SOP, 60,502, R ≤ 11, 2 threads": (60502, 11316, 2, 1, 0),
+    "8,000 in a gallery of 12,000, R ≈ 6": (20000, 2000, 1, 3, 8000),
+}
+QUICK = {"1,500, R ≈ 14": (1500, 100, 1, 1, 0), "600 in a gallery of 900": (1500, 100, 1, 1, 600)}
+
+
+def embeddings(images: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    labels = np.sort(np.arange(images) % classes)
+    if images // classes < 8:  # as uneven as SOP: 2 to 12 images a class
+        sizes = rng.integers(2, 13, size=images)
+        labels = np.repeat(np.arange(images), sizes)[:images]
+    scale = (1 + np.arange(DIMENSIONS)) ** -0.6
+    rotation = np.linalg.qr(rng.normal(size=(DIMENSIONS, DIMENSIONS)))[0]
+    centres = (rng.normal(size=(labels.max() + 1, DIMENSIONS)) * scale) @ rotation
+    x = np.empty((images, DIMENSIONS), dtype=np.float32)
+    for start in range(0, images, STRIP):
+        rows = centres[labels[start : start + STRIP]]
+        rows = rows + 1.1 * (rng.normal(size=rows.shape) * scale) @ rotation
+        x[start : start + STRIP] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return x, labels
+
+
+def contestants(x: np.ndarray, labels: np.ndarray, queries: int) -> dict[str, Callable[[], object]]:
+    """The same question to each; the product has nothing to say about it."""
+    import torch
+    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+    from recheck.evaluation.metrics import evaluate
+
+    calculator = AccuracyCalculator(include=tuple(METRICS.values()), k="max_bin_count", device=torch.device("cpu"))
+    asking, gallery = (x[:queries], x[queries:]) if queries else (x, x)
+    sides = [(asking, labels[:queries]), (gallery, labels[queries:])] if queries else [(x, labels)]
+    arrays = [array for side in sides for array in side]
+    tensors = [torch.from_numpy(array) for array in arrays]
+
+    def product() -> None:
+        strip = np.empty((STRIP, len(gallery)), dtype=np.float32)
+        for start in range(0, len(asking), STRIP):
+            rows = asking[start : start + STRIP]
+            np.matmul(rows, gallery.T, out=strip[: len(rows)])
+
+    def ours() -> dict[str, float]:
+        return evaluate(*arrays[:2], list(METRICS), *arrays[2:])
+
+    def theirs() -> dict[str, float]:
+        return calculator.get_accuracy(*tensors)
+
+    return {"product": product, "theirs": theirs, "ours": ours}
+
+
+def status(field: str) -> float:
+    """MB, as Linux says about this process."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def measure(images: int, classes: int, threads: int, repeats: int, queries: int, memory_of: str | None) -> dict:
+    import faiss
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)
+    threadpool_limits(threads)
+    x, labels = embeddings(images, classes)
+    if queries:  # every class on both sides
+        order = np.random.default_rng(1).permutation(images)
+        order[:queries].sort()
+        order[queries:].sort()
+        x, labels = x[order], labels[order]
+    if memory_of:
+        contestants(x[:300], np.arange(300) // 10, 0)[memory_of]()
+        function = contestants(x, labels, queries)[memory_of]
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        before = status("VmRSS")
+        function()
+        return {"memory": status("VmHWM") - before}
+    functions = contestants(x, labels, queries)
+    processor, values = {name: [] for name in functions}, {}
+
+    def timed(name: str) -> Callable[[], None]:
+        def call() -> None:
+            started = time.process_time()
+            values[name] = functions[name]()
+            processor[name].append(time.process_time() - started)
+
+        return call
+
+    seconds = in_turn({name: timed(name) for name in functions}, repeats)
+    for name, key in METRICS.items():
+        if abs(values["ours"][name] - values["theirs"][key]) > 1e-4:
+            sys.exit(
+                f"{name} is {values['ours'][name]} by ours and {values['theirs'][key]} by theirs: not the same work"
+            )
+    return {"seconds": seconds, "processor": processor}
+
+
+def in_a_process(*arguments: object) -> dict:
+    command = [sys.executable, __file__, "--measure", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def row(name: str, settings: tuple[int, ...]) -> str:
+    times = in_a_process(*settings)
+    memory = {who: in_a_process(*settings, who)["memory"] for who in ("ours", "theirs")}
+    cells = []
+    for clock in ("seconds", "processor"):
+        of = times[clock]
+        cells += [spread(ratios(of["theirs"], of["ours"])), spread(ratios(of["ours"], of["product"]))]
+    return f"| {name} | {' | '.join(cells)} | {memory['ours'] / memory['theirs']:.2f} |"
+
+
+def section(quick: bool) -> str:
+    lines = [
+        "## Retrieval metrics",
+        "",
+        "P@1, RP and MAP@R of 512 dimensions. *AccuracyCalculator* is pytorch-metric-learning's, with faiss on the "
+        "CPU, the *product* nothing but all inner products in float32, in strips. All get the same number of threads, "
+        "one unless said otherwise. Median (least–most) of the turns; by the clock, and by processor time, which other "
+        "programs disturb less. Memory is the peak above the embeddings.",
+        "",
+        "| images | AccuracyCalculator ÷ ours | ours ÷ product | AccuracyCalculator ÷ ours, processor "
+        "| ours ÷ product, processor | our memory ÷ AccuracyCalculator's |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    return "\n".join(lines + [row(name, settings) for name, settings in (QUICK if quick else SIZES).items()]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a shortened run whose figures mean nothing")
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        numbers, memory_of = list(map(int, options.measure[:5])), (options.measure[5:] or [None])[0]
+        print(json.dumps(measure(*numbers, memory_of)))
+    else:
+        print(section(options.quick))
+
+
+if __name__ == "__main__":
+    main()
