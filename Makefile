@@ -32,8 +32,8 @@ format: setup ## format and mend what can be mended
 	ruff check --fix .
 	snakefmt Snakefile workflow
 
-bench: setup  ## how long planning takes, as a Markdown table: some minutes, on a quiet machine
-	python benchmarks/dag.py
+bench: setup  ## docs/performance.md, some tens of minutes on a quiet machine; QUICK=1: a try, printed
+	python benchmarks/report.py $(if $(QUICK),--quick)
 
 lock: setup  ## requirements.in -> requirements.txt, pinned and hashed
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \

@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from timing import goal, ratios, spread
+
 ROOT = Path(__file__).resolve().parents[1]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 
@@ -100,8 +102,75 @@ def studies() -> list[str]:
     return sorted(path.stem for path in (ROOT / "config" / "studies").glob("*.yaml"))
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f}–{max(values):.1f})"
+def measured(seeds: list[int], repeats: int, chosen_studies: list[str]) -> tuple[list[str], list[tuple]]:
+    """Rows of the table, and of each number of seeds: jobs, seconds, seconds of the processor, ratios to the others."""
+    rows, sizes = [], []
+    for count in seeds:
+        chosen = ["--config", f"seeds=[{','.join(map(str, range(count)))}]", "--", *chosen_studies]
+        jobs = plan(ROOT, *chosen)[0]
+        inputs, outputs = files(*chosen)
+        with tempfile.TemporaryDirectory() as temporary:
+            bare, filled = Path(temporary, "bare"), Path(temporary, "filled")
+            write_bare(bare, jobs)
+            write_filled(filled, jobs, inputs / jobs, outputs / jobs)
+            ours, same_files, same_jobs = [], [], []
+            for _ in range(repeats):
+                ours.append(plan(ROOT, *chosen))
+                same_files.append(plan(filled))
+                same_jobs.append(plan(bare))
+        wall, busy = [run[1] for run in ours], [run[2] for run in ours]
+        to_files = ratios(busy, [run[2] for run in same_files])
+        to_jobs = ratios(busy, [run[2] for run in same_jobs])
+        sizes.append((jobs, wall, busy, to_files, to_jobs))
+        columns = [
+            count,
+            jobs,
+            inputs + outputs,
+            spread(wall, 1),
+            spread(busy, 1),
+            f"{1000 * statistics.median(busy) / jobs:.2f}",
+            spread(to_files),
+            spread(to_jobs),
+        ]
+        rows.append(f"| {' | '.join(map(str, columns))} |")
+    return rows, sizes
+
+
+def described(seeds: list[int], repeats: int, chosen_studies: list[str]) -> str:
+    rows, sizes = measured(seeds, repeats, chosen_studies)
+    lines = [
+        "## Planning",
+        "",
+        f"A dry run (`snakemake -n`) of {len(chosen_studies)} studies together, {repeats} turns. Beside it two",
+        "Snakefiles without content, planned in turn: one with as many jobs that also have as many input and output",
+        "files, logs and benchmarks, and one with as many jobs, no input and one output each. Ratios are of processor",
+        "time.",
+        "",
+        "| seeds | jobs | files | s | processor s | ms a job | × as many files | × as many jobs |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+        *rows,
+        "",
+    ]
+    if len(sizes) > 1:
+        jobs, busy = [size[0] for size in sizes], [statistics.median(size[2]) for size in sizes]
+        fit = statistics.linear_regression(jobs, busy)
+        off = max(abs(fit.intercept + fit.slope * j - s) for j, s in zip(jobs, busy, strict=True))
+        lines += [
+            f"A line: {fit.intercept:.1f} s + {1000 * fit.slope:.2f} ms a job; at most {off:.1f} s off it.",
+            "",
+        ]
+    jobs, wall, _, to_files, to_jobs = sizes[-1]
+    lines += [
+        goal(f"{jobs} jobs ÷ a trivial Snakefile with as many files", to_files, 2, least=False),
+        goal(f"{jobs} jobs ÷ a trivial Snakefile with as many jobs of one file", to_jobs, 2, least=False),
+        goal(f"seconds to plan {jobs} jobs", wall, 60, least=False, digits=1),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def section(quick: bool) -> str:
+    return described([1], 1, ["quickstart"]) if quick else described([1, 2, 5, 10], 3, studies())
 
 
 def main() -> None:
@@ -111,43 +180,12 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3, help="times that each is measured, in turn (default: 3)")
     parser.add_argument("--studies", nargs="+", default=studies(), help="default: all of config/studies")
+    parser.add_argument("--quick", action="store_true", help="one study, one seed, once")
     options = parser.parse_args()
-
-    print(f"Studies: {', '.join(options.studies)}. Median (least–most) of {options.repeats}.\n")
-    print("| seeds | jobs | files | s | processor s | ms a job | × as many files | × as many jobs |")
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|")
-    sizes = []
-    for count in options.seeds:
-        chosen = ["--config", f"seeds=[{','.join(map(str, range(count)))}]", "--", *options.studies]
-        jobs = plan(ROOT, *chosen)[0]
-        inputs, outputs = files(*chosen)
-        with tempfile.TemporaryDirectory() as temporary:
-            bare, filled = Path(temporary, "bare"), Path(temporary, "filled")
-            write_bare(bare, jobs)
-            write_filled(filled, jobs, inputs / jobs, outputs / jobs)
-            ours, same_files, same_jobs = [], [], []
-            for _ in range(options.repeats):
-                ours.append(plan(ROOT, *chosen))
-                same_files.append(plan(filled))
-                same_jobs.append(plan(bare))
-        processor = statistics.median(run[2] for run in ours)
-        ratios = [processor / statistics.median(run[2] for run in other) for other in (same_files, same_jobs)]
-        sizes.append((jobs, processor))
-        columns = [
-            count,
-            jobs,
-            inputs + outputs,
-            spread([run[1] for run in ours]),
-            spread([run[2] for run in ours]),
-            f"{1000 * processor / jobs:.2f}",
-            *(f"{ratio:.2f}" for ratio in ratios),
-        ]
-        print(f"| {' | '.join(map(str, columns))} |", flush=True)
-    if len(sizes) > 1:
-        jobs, seconds = zip(*sizes, strict=True)
-        fit = statistics.linear_regression(jobs, seconds)
-        off = max(abs(fit.intercept + fit.slope * j - s) for j, s in sizes)
-        print(f"\nA line: {fit.intercept:.1f} s + {1000 * fit.slope:.2f} ms a job; at most {off:.1f} s off it.")
+    if options.quick:
+        print(section(quick=True))
+    else:
+        print(described(options.seeds, options.repeats, options.studies))
 
 
 if __name__ == "__main__":

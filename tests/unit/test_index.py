@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 from glyphs import make_glyphs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recheck.data.index import COLUMNS, check, make_index, read_index, write_index
+from recheck.data.index import COLUMNS, check, make_index, read_index, read_labels, write_index
 from recheck.errors import UserError
 
 
@@ -147,6 +147,7 @@ def test_what_is_counted():
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(names, min_size=1, max_size=8, unique=True), st.data())
 def test_the_file_gives_back_what_was_written(tmp_path_factory, words, data):
     path = tmp_path_factory.mktemp("index") / "images.csv"
@@ -155,6 +156,9 @@ def test_the_file_gives_back_what_was_written(tmp_path_factory, words, data):
     index["label"] = pd.factorize(index["class_name"])[0].astype("int64")
     write_index(path, index)
     assert read_index(path).to_dict("list") == index[COLUMNS].to_dict("list")
+    labels, super_labels = read_labels(path)
+    assert labels.dtype == "int64" and labels.tolist() == index["label"].tolist()
+    assert super_labels.tolist() == classes
 
 
 def test_files_that_are_no_index(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recheck.data.index import read_index
+from recheck.data.index import read_labels
 from recheck.data.packed import PackedImages
 from recheck.data.splits import read_split
 from recheck.errors import UserError
@@ -31,6 +31,6 @@ class FoldData:
         for source, found in ((pack, images.about["index_sha256"]), (split, stored.get("index_sha256"))):
             if found != expected:
                 raise UserError(f"{source} was made from another {index}: delete it and run again.")
-        table = read_index(index)
+        labels, super_labels = read_labels(index)
         roles = read_split(split, fold % max(len(stored.get("folds", [])), 1))
-        return cls(images, table["label"].to_numpy(), roles, table["super_label"].to_numpy(dtype=str))
+        return cls(images, labels, roles, super_labels)

@@ -10,17 +10,24 @@ image root, where the images are or where the parser puts them. A dataset names 
 importable one as ``module:function``.
 """
 
+from __future__ import annotations
+
+import csv
 import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
+import numpy as np
 
 from recheck.data.splits import check_disjoint, make_split
 from recheck.errors import UserError, nearest
 from recheck.files import atomic
 from recheck.registry import load
+
+if TYPE_CHECKING:  # a run needs the labels alone, and pandas takes as long to load as to read them
+    import pandas as pd
 
 log = logging.getLogger("recheck")
 COLUMNS = ["path", "label", "class_name", "super_label", "role"]
@@ -38,6 +45,8 @@ BUILT_IN = {
 
 def make_index(dataset: dict, downloads: str | Path, images: str | Path, workers: int = 1) -> pd.DataFrame:
     """Run the dataset's parser and check what it gives, against the dataset's expected counts too."""
+    import pandas as pd
+
     table = parser(dataset["parser"])(dataset, Path(downloads), Path(images), workers)
     if not isinstance(table, pd.DataFrame):
         raise UserError(f"The parser '{dataset['parser']}' must return a pandas.DataFrame, not {type(table).__name__}.")
@@ -58,6 +67,8 @@ def write_index(path: str | Path, index: pd.DataFrame) -> None:
 
 
 def read_index(path: str | Path) -> pd.DataFrame:
+    import pandas as pd
+
     try:
         index = pd.read_csv(path, dtype=dict.fromkeys(COLUMNS, str) | {"label": "int64"}, keep_default_na=False)
     except FileNotFoundError:
@@ -68,11 +79,20 @@ def read_index(path: str | Path) -> pd.DataFrame:
     return index
 
 
+def read_labels(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and super-labels of an index that its hash has shown to be one that was checked before."""
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        rows = [(int(row["label"]), row["super_label"]) for row in csv.DictReader(file)]
+    return np.array([label for label, _ in rows], np.int64), np.array([above for _, above in rows], str)
+
+
 def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, int]:
     """Fail loudly if the table cannot be an index or is not the expected one; return what was counted.
 
     A class with one image is allowed (it can be a distractor), but such classes are counted.
     """
+    import pandas as pd
+
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise UserError(f"{name} lacks the columns {', '.join(missing)}.")

@@ -15,6 +15,8 @@ hashes, which is compared when the pack is opened, and an image is compared with
 whichever process of a job. What a result depends on is verified, at about a quarter of a millisecond an image.
 """
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import json
@@ -24,10 +26,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import PIL
 
 from recheck.data.images import DEFAULTS, Reading, decode, reason, shape_of
@@ -35,6 +36,9 @@ from recheck.data.parallel import ordered_map
 from recheck.data.resize import Resize
 from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, fingerprint, read_json, write_json
+
+if TYPE_CHECKING:  # who reads a pack does without
+    import pandas as pd
 
 log = logging.getLogger("recheck")
 BLOCK = 64  # images that are written, made sure of and noted together

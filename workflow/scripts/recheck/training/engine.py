@@ -367,10 +367,13 @@ class Run:
         return {name: part for name, part in parts.items() if part is not None}
 
     def _save(self) -> None:
+        weights = self.model.state_dict()
+        best_is_now = self.position.best_epoch == self.position.epoch and self.position.step_in_epoch == 0
         self.state_file.save(
             {
                 "position": vars(self.position),
-                "best": self.best,
+                # tensors that are in it twice are written once
+                "best": weights if best_is_now else self.best,
                 "parts": {name: part.state_dict() for name, part in self._stateful.items()},
                 "hidden": {name: hidden_tensors(part) for name, part in self._stateful.items()},
                 "scaler": self.scaler.state_dict(),

@@ -5,7 +5,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import faiss
 import torch
 
 from recheck.config import own_files
@@ -32,6 +31,8 @@ def code_hash() -> str:
 
 
 def machine(device: torch.device, threads: int) -> dict[str, Any]:
+    import faiss  # only for its version: those who embed do without
+
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "device": device.type,

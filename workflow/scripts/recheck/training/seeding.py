@@ -26,9 +26,10 @@ def make_deterministic(deterministic: bool) -> None:
     """Ask every library for the algorithms that give the same bits each time.
 
     A few operations have none on a GPU (the cumulative sum of FastAP): they warn, and the run goes on.
+    ``use_deterministic_algorithms`` would say the same to a compiler that no run uses, and load it for that: 2 s a job.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    torch.set_deterministic_debug_mode("warn" if deterministic else "default")
     torch.backends.cudnn.benchmark = not deterministic
 
 

@@ -1,11 +1,13 @@
 """Batches of m images a class: pytorch-metric-learning's sampler, drawn from a generator of the run's own."""
 
 import numpy as np
-from pytorch_metric_learning import samplers as library
 from pytorch_metric_learning.utils import common_functions
 
 from recheck.errors import UserError
+from recheck.imports import alone
 from recheck.methods.samplers.batches import cut
+
+library = alone("pytorch_metric_learning.samplers.m_per_class_sampler")
 
 
 class MPerClass:

@@ -1,0 +1,99 @@
+"""Loading: augmented batches from packed images and from JPEG files, and what packing costs before the first epoch."""
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from photos import make_photos
+from timing import in_turn, main, processor, ratios, spread
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
+
+from recheck.data import transforms
+from recheck.data.folder import parse_folder
+from recheck.data.images import decode
+from recheck.data.packed import PackedImages, pack
+from recheck.training.loading import training_batches
+
+CPU = torch.device("cpu")
+BATCH = 32
+RESIZE = {"shorter": 256}
+TRAIN = [
+    {"random_resized_crop": {"size": 227, "scale": [0.16, 1.0], "ratio": [0.75, 1.333]}},
+    {"horizontal_flip": {"p": 0.5}},
+]
+WORKERS = (0, 1, 2)
+
+
+class Decoded:
+    """In the place of a pack: every image is decoded and resized when it is asked for."""
+
+    def __init__(self, paths: list[Path]):
+        self.paths = paths
+
+    def image(self, number: int) -> np.ndarray:
+        return decode(self.paths[number], RESIZE)
+
+
+def epoch(images: PackedImages | Decoded, count: int, workers: int) -> None:
+    order = np.random.RandomState(0).permutation(count).tolist()
+    batches = [order[start : start + BATCH] for start in range(0, count, BATCH)]
+    numbers = np.arange(count)
+    for _ in training_batches(images, numbers, numbers, batches, 0, transforms.build(TRAIN), 0, 0, workers, CPU):
+        pass
+
+
+def section(quick: bool) -> str:
+    torch.set_num_threads(1)
+    classes, per_class, repeats = (4, 8, 1) if quick else (40, 16, 5)
+    count, lines = classes * per_class, []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        root = make_photos(folder / "photos", classes, per_class)
+        index = parse_folder({"name": "photos"}, folder, root)
+        paths = [root / path for path in index["path"]]
+        for workers in WORKERS:
+            destination = folder / f"packed{workers}"
+
+            def packing(destination: Path = destination, workers: int = workers) -> None:
+                pack(index, root, RESIZE, destination, index_sha256="0", workers=max(1, workers))
+
+            made = in_turn({"pack": packing}, 1)["pack"][0]
+            known = PackedImages(destination)
+            known.verify()
+            functions = {
+                "first": lambda destination=destination, workers=workers: epoch(
+                    PackedImages(destination), count, workers
+                ),
+                "packed": lambda known=known, workers=workers: epoch(known, count, workers),
+                "decoded": lambda workers=workers: epoch(Decoded(paths), count, workers),
+            }
+            both = in_turn(functions, repeats, clock=lambda: np.array([time.perf_counter(), processor()]))
+            wall = {name: [pair[0] for pair in pairs] for name, pairs in both.items()}
+            busy = {name: [pair[1] for pair in pairs] for name, pairs in both.items()}
+            lines.append(
+                f"| {workers} | {count / statistics.median(wall['packed']):.0f} "
+                f"| {spread(ratios(wall['decoded'], wall['packed']))} "
+                f"| {spread(ratios(busy['decoded'], busy['packed']))} "
+                f"| {spread(ratios(wall['first'], wall['packed']))} "
+                f"| {spread(ratios([made + first for first in wall['first']], wall['decoded']))} |"
+            )
+    return f"""## Loading
+
+{count} JPEG files of 500 × 375 pixels, brought to a shorter side of 256 and augmented to 227 × 227; {repeats} turns.
+*Packed* reads the memory map, *decoded* opens, decodes and resizes the file each time, with the same augmentation. In
+the first epoch of a job every packed image is compared with its checksum. The very first epoch of a dataset waits for
+packing, which is done once for all runs of all studies: the last column, an epoch of decoding being 1.
+
+| loader processes | packed, images/s | × decoded | by processor time | first epoch ÷ later | packing and first epoch |
+|---:|---:|---:|---:|---:|---:|
+{chr(10).join(lines)}
+"""
+
+
+if __name__ == "__main__":
+    main(section, __doc__)
