@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from recheck import seal
 from recheck.config import BEST_ON_TEST
 from recheck.errors import UserError
-from recheck.files import atomic, fingerprint
+from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
 from recheck.registry import takes
@@ -100,10 +101,7 @@ def save_model(
     if num_classes is not None and takes(spec["head"], "num_classes", [heads], "head"):
         about["num_classes"] = num_classes
     both = {**weights, **{f"{BEST}{name}": tensor for name, tensor in (best_on_test or {}).items()}}
-    with atomic(path) as temporary:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in both.items()}
-        # one entry: safetensors writes several in random order, and the file would not have the same bits each time
-        save_file(tensors, temporary, metadata={"recheck": json.dumps(about, sort_keys=True)})
+    seal.write(path, {name: tensor.detach().cpu().contiguous() for name, tensor in both.items()}, save_file, about)
 
 
 def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device) -> EmbeddingModel:
@@ -115,12 +113,10 @@ def load_models(
     path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device
 ) -> Iterator[tuple[str, EmbeddingModel]]:
     """The run's model with the prefix "", then, where there is one, the best on the test set with its prefix."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            made = json.loads((file.metadata() or {}).get("recheck", "{}"))
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
+    seal.check(path)
+    with safe_open(path, framework="pt") as file:
+        made = json.loads(file.metadata()["recheck"])
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     if fingerprint(made.get("model")) != fingerprint(spec):
         raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
     if made.get("data") != data:
