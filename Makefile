@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Where bytecode files are forbidden, every job would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint format lock bench
+.PHONY: help setup quickstart test lint format lock bench torture
 
 help:        ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -34,6 +34,9 @@ format: setup ## format and mend what can be mended
 
 bench: setup  ## docs/performance.md, some tens of minutes on a quiet machine; QUICK=1: a try, printed
 	python benchmarks/report.py $(if $(QUICK),--quick)
+
+torture: setup ## kills, full disks and garbage, as a Markdown table: an hour; TORTURE="--minutes 10 --seed 3" for less
+	python tests/torture.py $(TORTURE)
 
 lock: setup  ## requirements.in -> requirements.txt, pinned and hashed
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \

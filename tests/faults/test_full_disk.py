@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,11 @@ EXTRACT = """
 from recheck.data.archives import extract
 extract([{"path": "a.tgz", "extract": "."}], ".", {"a.tgz": {"sha256": "x"}}, "disk/images")
 """
+
+NO_SPACE = (
+    r"^No space left while writing disk/.*: free some space|needs .* MB in disk/.*, but only 0.2 MB are free there"
+)
+READ_ONLY = "cannot be written (Read-only file system): make its folder writable"
 
 
 def on_a_megabyte(folder, code, *arguments):
@@ -72,3 +78,28 @@ def test_the_disk_is_full_while_unpacking(tmp_path):
     said, left = on_a_megabyte(tmp_path, EXTRACT)
     assert "No space left while writing disk/images: free some space there and run the same command again" in said
     assert left == []
+
+
+def test_every_kind_of_write(tmp_path, record_property):
+    """A full disk and a read-only one: a sentence, no half-made file, the old one kept, and the next try works."""
+    command = 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk && "$@"'
+    done = subprocess.run(
+        [*private_mounts(), "sh", "-c", command, "sh", sys.executable, str(Path(__file__).with_name("every_write.py"))],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), str(SCRIPTS.parents[1] / "tests")])},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report) == 14
+    full = {kind: found["full"] for kind, found in report.items()}
+    refused = {kind: found["read_only"] for kind, found in report.items()}
+    assert refused.pop("copy") == "written", "it is there and right, so that there is nothing to do"
+    assert "MB are free there" in refused.pop("pack"), "it would need as much again"
+    assert {kind: said for kind, said in full.items() if not re.search(NO_SPACE, said)} == {}
+    assert {kind: said for kind, said in refused.items() if READ_ONLY not in said} == {}
+    assert {kind: found["wrong"] for kind, found in report.items() if found["wrong"]} == {}
+    record_property("tried", 3 * len(report))

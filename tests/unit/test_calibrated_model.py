@@ -22,6 +22,7 @@ from recheck.data import transforms
 from recheck.data.folder import images_below, parse_folder
 from recheck.data.images import reading_of
 from recheck.data.packed import PackedImages, pack
+from recheck import seal
 from recheck.errors import UserError
 from recheck.evaluation import calibrated_model
 from recheck.evaluation.calibrated_model import BATCH, CalibratedModel
@@ -310,6 +311,14 @@ def test_another_model_is_refused(run):
         CalibratedModel.load(run, own_code=True)
 
 
+@pytest.mark.parametrize("about", [None, {"recheck": "[1]"}, {"recheck": "{"}])
+def test_a_file_without_a_seal_is_refused(run, about):
+    file = run / "fold0" / "model.safetensors"
+    save_file(load_file(file), file, metadata=about)
+    with pytest.raises(UserError, match="is damaged"):
+        load_any(file, torch.device("cpu"), own_code=True)
+
+
 class Trap:
     def __reduce__(self):
         return Path.touch, (Path(os.environ["TRAP"]),)
@@ -335,7 +344,7 @@ def test_a_model_does_not_run_code_unless_it_is_allowed_to(run, tmp_path, place)
         place, {place: call}
     )
     file = run / "fold0" / "model.safetensors"
-    save_file(load_file(file), file, metadata={"recheck": json.dumps({"model": spec, "data": DATA})})
+    seal.write(file, load_file(file), save_file, {"model": spec, "data": DATA})
     change(run, lambda about: about.update(model_sha256=sha256(file)))
     with pytest.raises(UserError, match="needs code that is not Recheck's, 'os:mkdir'"):
         CalibratedModel.load(run)
@@ -353,17 +362,16 @@ def test_a_model_of_the_package_needs_no_permission(tmp_path, glyphs):
 @pytest.mark.parametrize(
     ("made", "sentence"),
     [
-        (None, "is no model that Recheck has trained"),
-        ("[1]", "is no model that Recheck has trained"),
-        ("{", "is damaged"),
-        (json.dumps({"model": {"backbone": {"name": "efficientnet_lite0"}}}), "is no model that Recheck has trained"),
-        (json.dumps({"model": {"backbone": {}, "head": {}}}), "do not fit"),
-        (json.dumps({"model": {**SPEC, "head": {"class": "Linear", "dim": 8}}}), "do not fit"),
+        ({}, "is no model that Recheck has trained"),
+        ({"model": [1]}, "is no model that Recheck has trained"),
+        ({"model": {"backbone": {"name": "efficientnet_lite0"}}}, "is no model that Recheck has trained"),
+        ({"model": {"backbone": {}, "head": {}}}, "do not fit"),
+        ({"model": {**SPEC, "head": {"class": "Linear", "dim": 8}}}, "do not fit"),
     ],
 )
 def test_a_file_that_says_something_else_about_itself_is_refused(run, made, sentence):
     file = run / "fold0" / "model.safetensors"
-    save_file(load_file(file), file, metadata=None if made is None else {"recheck": made})
+    seal.write(file, load_file(file), save_file, made)
     with pytest.raises(UserError, match=sentence):
         load_any(file, torch.device("cpu"), own_code=True)
 

@@ -5,6 +5,7 @@ Imported while Snakemake parses the workflow, so nothing heavy is imported here.
 
 import ast
 import importlib.util
+import math
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -45,6 +46,7 @@ RELEASED_KEYS = ("model", "transforms", "sampler", "precision")
 # The rows of released checkpoints are known by their names, so that the rule that makes a row is too.
 RELEASED = "_released"
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
+MOST_VALUES, MOST_LEVELS = 100_000, 40
 # What a study says of a row or a dataset that is no setting of its runs.
 NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as", "seeds")
 
@@ -55,15 +57,46 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         value = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise UserError(f"{path}{where}: not valid YAML ({getattr(error, 'problem', None) or error}).") from None
+    except RecursionError:
+        raise UserError(f"{path}: it is nested too deeply.") from None
+    except (ValueError, OverflowError) as error:  # of a date or a number that Python does not have
+        raise UserError(f"{path}: it has a value that cannot be read ({error}).") from None
     if not isinstance(value, dict):
         raise UserError(f"{path}: expected a mapping of keys to values, found {_described(value)}.")
+    _check_plain(value, path)
     return value
+
+
+def _check_plain(value: dict[str, Any], path: str | Path) -> None:
+    """Refuse what YAML can say and nothing here can use: NaN and infinity, dates, sets, a mapping that holds itself.
+
+    Aliases may stand for more values than any memory has, so they are counted, and how deep they are nested.
+    """
+    waiting, count = [(value, "")], 0
+    while waiting:
+        part, key = waiting.pop()
+        count += 1
+        if count > MOST_VALUES or key.count(".") > MOST_LEVELS:
+            raise UserError(f"{path}: it has too many values, or is nested too deeply, at '{key[:60]}'.")
+        if isinstance(part, dict):
+            for name in part:
+                if not isinstance(name, str):
+                    raise UserError(f"{path}: a key in '{key}' is {_described(name)}; keys are words.")
+            waiting += [(own, f"{key}.{name}".lstrip(".")) for name, own in part.items()]
+        elif isinstance(part, list):
+            waiting += [(own, f"{key}.{number}") for number, own in enumerate(part)]
+        elif isinstance(part, float) and not math.isfinite(part):
+            raise UserError(f"{path}: '{key}' is {part}, which is no finite number.")
+        elif part is not None and not isinstance(part, (str, int, float)):
+            raise UserError(f"{path}: '{key}' is {_described(part)}; put it in quotes if it is meant as text.")
 
 
 # libyaml's where it is there: every `snakemake` call reads all studies, and Python's own is ten times slower.
@@ -71,11 +104,16 @@ class _UniqueKeyLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            key = _word(self.construct_object(key_node, deep=True))
             if isinstance(key, (str, int, float)) and key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key '{key}' appears twice", key_node.start_mark)
             seen.add(key if isinstance(key, (str, int, float)) else id(key_node))
-        return super().construct_mapping(node, deep)
+        return {_word(key): value for key, value in super().construct_mapping(node, deep).items()}
+
+
+def _word(key: Any) -> Any:
+    """A number is a name too (the values of a sweep): keys of two types can't be ordered."""
+    return str(key) if type(key) is int else key
 
 
 # YAML 1.1 reads 1e-4 as text; scientists write it, and mean a number.
@@ -266,6 +304,8 @@ def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -
         study = with_borrowed_rows(study, path, paths, read_yaml)
     validate(study, "study", path)
     study = with_sweep(with_fidelity(study, fidelity, path), path)
+    if "sweep" in study or "fidelities" in study:
+        validate(study, "study", path)  # once more: their changes may be anything until they are made
     for other in study.get("includes") or []:
         if other not in paths or other == name:
             raise UserError(f"{path}: 'includes' names no other study '{other}'; {nearest(other, paths)}.")
@@ -480,6 +520,9 @@ def _check_run(resolved: dict[str, Any], source: str, views: Iterable[str]) -> N
         ("loss.loss", inner, "losses"),
         ("miner", miner, "miners"),
         ("sampler", resolved["sampler"], "samplers"),
+        ("model.head", resolved["model"]["head"], "heads"),
+        ("scheduler", resolved.get("scheduler") or {}, "schedulers"),
+        *((f"optimisers.{own}", spec, "optimisers") for own, spec in resolved["optimisers"].items()),
     )
     for part, spec, library in parts:
         name, known = spec.get("class"), _part_classes(library)
@@ -579,21 +622,35 @@ def _check_batches(resolved: dict[str, Any], source: str) -> None:
         )
 
 
+# Where the classes are that a part may name without a colon: package, and module below it.
+LIBRARIES = {
+    "losses": (("recheck.methods", "losses"), ("pytorch_metric_learning", "losses")),
+    "miners": (("recheck.methods", "miners"), ("pytorch_metric_learning", "miners")),
+    "samplers": (("recheck.methods", "samplers"),),
+    "heads": (("recheck.models", "heads"),),
+    "optimisers": (("recheck.methods", "mxnet_adam"), ("torch", "optim")),
+    "schedulers": (("torch", "optim/lr_scheduler"),),
+}
+
+
 def _part_classes(library: str) -> list[str]:
-    """The names a part may have without a colon: pytorch-metric-learning's, and our own losses."""
-    own = _library_classes("recheck.methods", library)
-    if library == "samplers":
-        return own
-    return [*own, *_library_classes("pytorch_metric_learning", library)]
+    """The names a part may have without a colon; none, so that all are taken, where a library is not installed."""
+    found = [_library_classes(*place) for place in LIBRARIES[library]]
+    return [name for names in found for name in names] if all(found) else []
 
 
 @cache
-def _library_classes(package: str, subpackage: str) -> list[str]:
-    """The class names that a package imports for its users, read from its source: importing it takes seconds."""
+def _library_classes(package: str, module: str) -> list[str]:
+    """The class names that a module has for its users, read from its source: importing it takes seconds."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return []
-    source = Path(spec.submodule_search_locations[0], subpackage, "__init__.py").read_text(encoding="utf-8")
-    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    names = {alias.asname or alias.name for node in imports for alias in node.names}
+    place = Path(spec.submodule_search_locations[0], module)
+    if place.is_dir():
+        nodes = ast.walk(ast.parse((place / "__init__.py").read_text(encoding="utf-8")))
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        names = {alias.asname or alias.name for node in imports for alias in node.names}
+    else:
+        nodes = ast.parse(place.with_suffix(".py").read_text(encoding="utf-8")).body
+        names = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     return sorted(name for name in names if name[0].isupper())

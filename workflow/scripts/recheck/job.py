@@ -2,9 +2,11 @@
 
 import contextlib
 import logging
+import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +26,7 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)  # so that what is half-written is removed on the way out
     try:
+        _no_future(snakemake.input)
         yield log
     except UserError as error:
         log.debug("where it happened", exc_info=error)
@@ -32,6 +35,10 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     except KeyboardInterrupt:
         log.error("Interrupted; run the same command again to continue.")
         sys.exit(130)
+    except OSError as error:
+        log.debug("where it happened", exc_info=error)
+        log.error("%s%s", _where(snakemake.wildcards), _of_a_disk(error))
+        sys.exit(1)
     except Exception as error:
         log.debug("unexpected", exc_info=error)
         log.error(
@@ -40,8 +47,33 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
         sys.exit(1)
 
 
+def _no_future(inputs: Iterable[str]) -> None:
+    """Inputs that a wrong clock, here or on another machine, has dated to the future are of now.
+
+    Snakemake would call it an error that what was made from them is older, and delete it: after hours of work.
+    """
+    for path in map(Path, inputs):
+        if path.exists() and path.stat().st_mtime > time.time():
+            dated = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
+            try:
+                os.utime(path)
+            except OSError:
+                raise UserError(
+                    f"{path} is of the future ({dated}), which Snakemake refuses: correct the clock, or touch the file."
+                ) from None
+            log.warning("%s was of the future (%s): the clock is or was wrong; it is of now.", path, dated)
+
+
 def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
+
+
+def _of_a_disk(error: OSError) -> str:
+    """What a disk or a connection refused where nobody expected it: an input that vanished, say."""
+    name = error.filename or "a file"
+    if isinstance(error, FileNotFoundError):
+        return f"{name} has vanished while it was needed: run the same command again, what is missing is made anew."
+    return f"{name}: {error.strerror or error}; look after its disk or its permissions, and run the same command again."
 
 
 def _where(wildcards: Any) -> str:

@@ -49,6 +49,8 @@ DAMAGE = (
     EOFError,
     RecursionError,
     NotImplementedError,
+    LookupError,
+    OverflowError,
     ValueError,
 )
 
@@ -63,13 +65,13 @@ def extract(archives: list[dict], downloads: str | Path, verified: dict[str, dic
     wanted = {
         entry["path"]: {"sha256": verified[entry["path"]]["sha256"], "into": entry["extract"]} for entry in archives
     }
+    for stale in root.parent.glob(f".{root.name}.*"):
+        shutil.rmtree(stale, ignore_errors=True)  # left by a job that was killed
     if (done := _intact(root, wanted)) is not None:
         log.info("%s is already unpacked", root)
         return done
     with disk_errors(root):
         root.parent.mkdir(parents=True, exist_ok=True)
-        for stale in root.parent.glob(f".{root.name}.*"):
-            shutil.rmtree(stale, ignore_errors=True)  # left by a job that was killed
         temporary = Path(tempfile.mkdtemp(dir=root.parent, prefix=f".{root.name}."))
         try:
             done, tree = {}, _Tree(temporary / "images")

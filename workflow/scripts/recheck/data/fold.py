@@ -28,9 +28,11 @@ class FoldData:
         A method may have more members than the split has folds: they take these in turns.
         """
         images, expected, stored = PackedImages(pack), sha256(index), read_json(split)
+        if not isinstance(stored, dict) or not isinstance(stored.get("folds"), list):
+            raise UserError(f"{split} is not a split file: delete it and run again.")
         for source, found in ((pack, images.about["index_sha256"]), (split, stored.get("index_sha256"))):
             if found != expected:
                 raise UserError(f"{source} was made from another {index}: delete it and run again.")
         labels, super_labels = read_labels(index)
-        roles = read_split(split, fold % max(len(stored.get("folds", [])), 1))
+        roles = read_split(split, fold % max(len(stored["folds"]), 1))
         return cls(images, labels, roles, super_labels)

@@ -48,6 +48,8 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
         index = pd.read_csv(table, dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError) as error:
         raise UserError(f"{table} is not a table of comma-separated values ({error}).") from None
+    if not isinstance(index.index, pd.RangeIndex):
+        raise UserError(f"{table} has rows with more values than there are columns.")
     for column in ("path", "label"):
         if column not in index.columns:
             raise UserError(f"{table} has no column '{column}'; it has: {', '.join(index.columns)}.")

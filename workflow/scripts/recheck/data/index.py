@@ -73,8 +73,10 @@ def read_index(path: str | Path) -> pd.DataFrame:
         index = pd.read_csv(path, dtype=dict.fromkeys(COLUMNS, str) | {"label": "int64"}, keep_default_na=False)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: run the workflow to index the dataset.") from None
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UserError(f"{path} is not an index of images ({error}): delete it and run again.") from None
+    if not isinstance(index.index, pd.RangeIndex):
+        raise UserError(f"{path} has rows with more values than there are columns: delete it and run again.")
     check(index, {}, path)
     return index
 

@@ -126,7 +126,9 @@ class PackedImages:
     def _open(self, reader: Callable, name: str) -> Any:
         try:
             return reader(self.directory / name)
-        except (OSError, ValueError, EOFError) as error:
+        except UserError:
+            raise self._broken(f"{name} is not valid JSON") from None
+        except Exception as error:  # numpy's reader raises almost anything on files that are damaged
             raise self._broken(f"{name}: {error}") from None
 
     def _broken(self, why: str) -> UserError:

@@ -6,9 +6,11 @@ The layout ``mlrc`` is what the program of "A Metric Learning Reality Check" wri
 is written when it is better than all before, so that the highest of several is the best.
 """
 
+import errno
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -38,7 +40,7 @@ def pairs(paths: Iterable[str], folds: int) -> dict[int, Pair]:
     """The best checkpoint of every fold among the paths; two folders that both have a fold are refused."""
     found: dict[int, dict[str, dict[int, dict[str, str]]]] = {}
     for path in paths:
-        *folders, name = PurePosixPath(path).parts
+        *folders, name = PurePosixPath(path).parts or ("",)
         file = FILE.fullmatch(name)
         fold = next((match for folder in reversed(folders) if (match := FOLD.fullmatch(folder))), None)
         if file and fold and int(fold[1]) == folds:
@@ -110,7 +112,7 @@ def _dropped(drop: Path) -> dict[str, Path]:
             try:
                 with zipfile.ZipFile(path) as archive:
                     found.update({name: path for name in archive.namelist() if not name.endswith("/")})
-            except (zipfile.BadZipFile, OSError) as error:
+            except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
                 raise UserError(f"{path} is no whole zip archive ({error}): download it again.") from None
     return found
 
@@ -129,7 +131,9 @@ def _take(source: Path, name: str, target: Path) -> None:
             check_space(size, target, f"Unpacking {name}")
             with archive.open(name) as member, atomic(target) as temporary, temporary.open("wb") as out:
                 shutil.copyfileobj(member, out, CHUNK)
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # of a place that the file has not
+            raise
         raise UserError(f"{source}: '{name}' cannot be unpacked ({error}): download the archive again.") from None
 
 

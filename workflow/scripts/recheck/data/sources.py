@@ -6,6 +6,7 @@ them a file that the user has dropped into the dataset's drop folder. A kind of 
 (checksums, final names, the message when all fail) is done once, here.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -38,6 +39,8 @@ def fetch(
     """
     destination = Path(destination)
     if destination.exists() and mismatch(file, destination) is None:
+        with contextlib.suppress(OSError):  # a disk that is read-only by now
+            discard(part_of(destination))  # left by a job that was killed when the file had just got its name
         return destination
     reasons = []
     if drop is not None and (found := dropped(file, Path(drop), reasons)):

@@ -298,13 +298,16 @@ def read_split(path: str | Path, fold: int) -> dict[str, np.ndarray]:
         raise UserError(f"{path} is not a split file: delete it and run again.")
     if not 0 <= fold < len(folds):
         raise UserError(f"{path} has {len(folds)} folds, so there is no fold {fold}.")
+    hashes = split.get("sha256", folds)
+    if not isinstance(hashes, list) or len(hashes) != len(folds) or not all(isinstance(own, dict) for own in hashes):
+        raise UserError(f"{path} is not a split file: delete it and run again.")
     for role, images in folds[fold].items():
         where = f"'{role}' of fold {fold} in {path}"
         if not isinstance(images, list) or not all(type(image) is int and image >= 0 for image in images):
             raise UserError(f"{where} is not a list of image numbers: delete the file and run again.")
         if len(set(images)) != len(images):
             raise UserError(f"{where} repeats an image: delete the file and run again.")
-        if "sha256" in split and list_sha256(images) != split["sha256"][fold].get(role):
+        if "sha256" in split and list_sha256(images) != hashes[fold].get(role):
             raise UserError(f"{where} has changed since it was made (checksum): delete the file and run again.")
     return {role: np.array(images, dtype=np.int64) for role, images in folds[fold].items()}
 

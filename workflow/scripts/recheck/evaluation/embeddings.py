@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from recheck import seal
 from recheck.data.splits import searched
 from recheck.errors import UserError
 from recheck.evaluation.views import BEST_ON_TEST
-from recheck.files import atomic
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,12 @@ class Searched:
 
 
 def write_embeddings(path: str | Path, roles: dict[str, np.ndarray]) -> None:
-    with atomic(path) as temporary:
-        save_file({role: np.ascontiguousarray(rows, np.float32) for role, rows in roles.items()}, temporary)
+    seal.write(path, {role: np.ascontiguousarray(rows, np.float32) for role, rows in roles.items()}, save_file)
 
 
 def read_embeddings(path: str | Path) -> dict[str, np.ndarray]:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be made anew.") from error
+    seal.check(path)
+    return load_file(path)
 
 
 def read_test_set(path: str | Path, split: Mapping[str, np.ndarray], best_on_test: bool = False) -> Searched:

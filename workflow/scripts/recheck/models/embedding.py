@@ -12,9 +12,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from recheck import seal
 from recheck.config import BEST_ON_TEST
 from recheck.errors import UserError
-from recheck.files import atomic, fingerprint
+from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
 from recheck.registry import takes
@@ -110,10 +111,7 @@ def save_model(
     if num_classes is not None and takes(spec["head"], "num_classes", [heads], "head"):
         about["num_classes"] = num_classes
     both = {**weights, **{f"{BEST}{name}": tensor for name, tensor in (best_on_test or {}).items()}}
-    with atomic(path) as temporary:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in both.items()}
-        # one entry: safetensors writes several in random order, and the file would not have the same bits each time
-        save_file(tensors, temporary, metadata={"recheck": json.dumps(about, sort_keys=True)})
+    seal.write(path, {name: tensor.detach().cpu().contiguous() for name, tensor in both.items()}, save_file, about)
 
 
 def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device) -> EmbeddingModel:
@@ -165,6 +163,7 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
 
 def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
     """What a file says about itself, and its tensors."""
+    seal.check(path)
     try:
         with safe_open(path, framework="pt") as file:
             made = json.loads((file.metadata() or {}).get("recheck", "{}"))

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from recheck.errors import UserError
 from recheck.evaluation.metrics import evaluate
 from recheck.report import page as pages
 from recheck.report.style import COLOURS, FAINT, INK, MARKERS, plt, save, styled
@@ -44,8 +45,11 @@ Arrays = Mapping[str, np.ndarray]
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
     """What a run has left."""
-    with np.load(path) as stored:
-        return dict(stored)
+    try:
+        with np.load(path) as stored:
+            return dict(stored)
+    except Exception as error:  # numpy and zipfile have many words for it
+        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be made anew.") from error
 
 
 def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | Path) -> Figure:

@@ -7,7 +7,6 @@ whole, so a kill in the middle of a write costs one save, never the run.
 import hashlib
 import io
 import logging
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,12 @@ def _read(path: Path) -> dict[str, Any] | None:
         log.warning("%s is damaged: it is not used.", path)
         return None
     try:
-        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        log.warning("%s cannot be read (%s): it is not used.", path, str(error).splitlines()[0])
+        stored = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch has many words for a file that is none of its own
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        log.warning("%s cannot be read (%s): it is not used.", path, reason)
         return None
+    if not isinstance(stored, dict) or set(stored) != {"fingerprint", "state"}:
+        log.warning("%s is no state of a run: it is not used.", path)
+        return None
+    return stored

@@ -1,0 +1,108 @@
+"""Inputs that vanish, clocks that jump, a second Snakemake: through the command line, and inside a job."""
+
+import errno
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+from kills import content, differences, wait_until
+from project import Project
+
+from recheck.data import download
+from recheck.errors import UserError
+from recheck.job import job
+
+YEAR = 365 * 24 * 3600
+
+
+def pretend(tmp_path):
+    wildcards = SimpleNamespace(study="letters", dataset="glyphs", method="triplet")
+    log = [str(tmp_path / "logs" / "a.log")]
+    return SimpleNamespace(log=log, wildcards=wildcards, input=[], output=[])
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "results/split.json"),
+            "results/split.json has vanished while it was needed: run the same command again, what is missing is made",
+        ),
+        (OSError(errno.EIO, "Input/output error", "images.csv"), "images.csv: Input/output error; look after its disk"),
+        (OSError("of a library"), "a file: of a library; look after its disk"),
+        (UserError("One sentence."), "One sentence."),
+        (ValueError("x"), "Unexpected ValueError: x (this is a fault of Recheck; the traceback is in"),
+    ],
+)
+def test_the_last_word_of_a_job_is_a_sentence(tmp_path, capsys, error, sentence):
+    with pytest.raises(SystemExit) as ended, job(pretend(tmp_path)):
+        raise error
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert sentence in said
+    assert "Traceback" not in said
+    assert "Traceback" in (tmp_path / "logs" / "a.log").read_text()
+
+
+def test_inputs_of_the_future_are_of_now(tmp_path, capsys, monkeypatch):
+    """Snakemake would delete what a job makes from them, because it is older."""
+    here, past = pretend(tmp_path), time.time() - YEAR
+    for name, moment in (("future", time.time() + YEAR), ("past", past)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (moment, moment))
+        here.input.append(str(tmp_path / name))
+    here.input.append("gone")
+    with job(here):
+        assert (tmp_path / "future").stat().st_mtime <= time.time()
+        assert (tmp_path / "past").stat().st_mtime == pytest.approx(past)
+    assert "future was of the future (2" in capsys.readouterr().err
+    os.utime(tmp_path / "future", (time.time() + YEAR, time.time() + YEAR))
+    monkeypatch.setattr(os, "utime", refuse)
+    with pytest.raises(SystemExit), job(here):
+        pytest.fail("the job must not begin")
+    assert "future is of the future (2" in capsys.readouterr().err
+
+
+def refuse(path):
+    raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+
+@pytest.mark.parametrize("jump", [-10 * YEAR, 10 * YEAR])
+def test_a_server_that_names_a_date_is_not_waited_for_longer_than_its_due(monkeypatch, jump):
+    """Retry-After may be a date: with a wrong clock it is in the past, or years away."""
+    real, waits = time.time, []
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    attempts = iter([download.TryAgain("busy", after=download._seconds("Wed, 21 Oct 2026 07:28:00 GMT")), None])
+
+    def attempt():
+        if error := next(attempts):
+            raise error
+
+    download.persist(attempt, lambda: 0, "file", download.Patience(waits=(0.5,), longest=300))
+    assert len(waits) == 1 and 0.5 <= waits[0] <= 300
+
+
+def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path):
+    """Files in the middle of a finished tree are gone, others are of the next year or of years ago; what depends on
+    them is made again and is the same. A second Snakemake meanwhile is refused in a sentence."""
+    project = Project(quiet.folder).copy(tmp_path / "project")
+    now = time.time()
+    for path in [*project.folder.glob("results/letters/**/*"), project.path("resources/datasets/glyphs/images.csv")]:
+        if path.name in ("embeddings.safetensors", "separated.json", "concatenated.json", "table.md", "index.html"):
+            path.unlink()
+        elif path.name in ("split.json", "images.csv"):
+            os.utime(path, (now + YEAR, now + YEAR))
+        elif path.name == "model.safetensors":
+            os.utime(path, (now - 30 * YEAR, now - 30 * YEAR))
+    (project.path("resources/datasets/glyphs/packed/exact96x96/pixels.bin")).unlink()
+    first = project.start("--cores", "2")
+    locks = project.path(".snakemake/locks")
+    assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())), 300)
+    assert first.poll() is None, first.communicate()[0]
+    output = project.fail("--cores", "1")
+    assert "cannot be locked" in output and "Traceback" not in output
+    said, _ = first.communicate(timeout=500)
+    assert first.returncode == 0, said
+    assert differences(content(project), quiet.content) == []

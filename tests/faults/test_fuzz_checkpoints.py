@@ -1,0 +1,240 @@
+"""Garbage in checkpoints: noticed and never used, and no code that one carries is ever run."""
+
+import hashlib
+import io
+import logging
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fuzz import answer, damaged, fuzz, only_below
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from recheck.data.packed import PackedImages
+from recheck.errors import UserError
+from recheck.evaluation.embeddings import read_embeddings, write_embeddings
+from recheck.models.backbones import build_backbone
+from recheck.models.embedding import load_model, save_model
+from recheck.models.released import convert_mlrc
+from recheck.models.tensors import read_tensors
+from recheck.report import toy
+from recheck.training.checkpoint import StateFile
+
+SPEC = {"backbone": {"name": "small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 4}}
+DATA = {"split": "s", "pixels": "p"}
+CPU = torch.device("cpu")
+TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.int64)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    from recheck.models.embedding import EmbeddingModel
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    save_model(path, EmbeddingModel(SPEC).state_dict(), SPEC, DATA)
+    return path
+
+
+def run(daily, strategy, record_property, check):
+    tried = []
+
+    @fuzz(daily)
+    @given(strategy)
+    def garbage(value):
+        tried.append(1)
+        check(value)
+
+    garbage()
+    record_property("tried", len(tried))
+
+
+def test_a_damaged_model_is_refused(model, tmp_path, record_property):
+    """Cut, flipped or zeroed anywhere: in a tensor, a name, a shape, the metadata."""
+    whole, path = model.read_bytes(), tmp_path / "model.safetensors"
+
+    def check(content):
+        path.write_bytes(content)
+        found = answer(load_model, path, SPEC, DATA, CPU)
+        assert isinstance(found, UserError) == (content != whole)
+        if content != whole:
+            assert f"{path} is damaged" in str(found) and "delete it and run again" in str(found)
+
+    check(whole)
+    run(60, damaged(whole), record_property, check)
+
+
+def test_every_flipped_byte_of_embeddings_is_noticed(tmp_path, record_property):
+    path = tmp_path / "embeddings.safetensors"
+    write_embeddings(path, {"test": np.arange(8, dtype=np.float32).reshape(4, 2)})
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"embeddings\.safetensors is damaged"):
+            read_embeddings(path)
+        path.write_bytes(whole[:place])
+        with pytest.raises(UserError, match="is damaged"):
+            read_embeddings(path)
+    path.write_bytes(whole)
+    assert read_embeddings(path)["test"].sum() == 28
+    record_property("tried", 2 * len(whole))
+
+
+def test_sealed_files_have_the_same_bits_each_time(tmp_path):
+    for name in "ab":
+        save_model(tmp_path / name, TENSORS, SPEC, DATA)
+        write_embeddings(tmp_path / f"{name}.e", {"query": np.ones((2, 2)), "gallery": np.zeros((1, 2))})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a.e").read_bytes() == (tmp_path / "b.e").read_bytes()
+
+
+def test_a_file_without_a_seal_and_a_file_that_is_gone(tmp_path):
+    save_file(TENSORS, tmp_path / "plain.safetensors")
+    with pytest.raises(UserError, match=r"plain\.safetensors is damaged"):
+        read_embeddings(tmp_path / "plain.safetensors")
+    with pytest.raises(UserError, match=r"gone\.safetensors is gone: run again"):
+        load_model(tmp_path / "gone.safetensors", SPEC, DATA, CPU)
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut"])
+def test_states_at_fifty_places(tmp_path, how, record_property, caplog):
+    """The state before it is used instead; when both are damaged, the run starts from the beginning."""
+    caplog.set_level(logging.CRITICAL, "recheck")
+    file = StateFile(tmp_path, "a")
+    for number in (1, 2):
+        file.save({"number": number, "tensors": TENSORS})
+    whole = {path: path.read_bytes() for path in (file.current, file.previous)}
+    generator = np.random.default_rng(7)
+    for place in generator.integers(0, min(map(len, whole.values())), 50):
+        expected = iter([{"number": 1}, None])  # of the state before, then of none
+        for path, content in whole.items():
+            damage = bytearray(content)
+            damage[place] ^= int(generator.integers(1, 256))
+            path.write_bytes(damage if how == "flipped" else content[:place])
+            found = file.load()
+            assert (found and {"number": found["number"]}) == next(expected)
+        for path, content in whole.items():
+            path.write_bytes(content)
+        assert file.load()["number"] == 2
+    record_property("tried", 100)
+
+
+def test_states_with_a_right_hash_and_any_content(tmp_path, record_property):
+    file = StateFile(tmp_path, "a")
+    buffer = io.BytesIO()
+    torch.save({"fingerprint": "a", "state": TENSORS}, buffer)
+
+    def check(payload):
+        file.current.write_bytes(hashlib.sha256(payload).digest() + payload)
+        with only_below(tmp_path):
+            answer(file.load)
+
+    objects = st.sampled_from([None, 1, [], {}, {"fingerprint": "a"}, {"state": 1}, "x"]).map(_saved)
+    run(60, st.one_of(damaged(buffer.getvalue()), st.binary(max_size=80), objects), record_property, check)
+
+
+def _saved(value) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])
+def test_weights_of_others(tmp_path, suffix, record_property):
+    whole = tmp_path / f"whole{suffix}"
+    (save_file if suffix == ".safetensors" else torch.save)(TENSORS, whole)
+    path = tmp_path / f"weights{suffix}"
+
+    def check(content):
+        path.write_bytes(content)
+        with only_below(tmp_path):
+            found = answer(read_tensors, path, "Backbone weights")
+        if not isinstance(found, UserError):
+            assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
+
+    run(60, st.one_of(damaged(whole.read_bytes()), st.binary(max_size=100)), record_property, check)
+
+
+class Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, place: Path):
+        self.place = str(place)
+
+    def __reduce__(self):
+        return open, (self.place, "w")
+
+
+def bombs(place: Path) -> dict[str, bytes]:
+    """The ways in which a torch file can carry code."""
+    bomb = Bomb(place)
+    zipped = io.BytesIO()
+    torch.save({"a": bomb}, zipped)
+    legacy = io.BytesIO()
+    torch.save({"a": torch.ones(2), "b": bomb}, legacy, _use_new_zipfile_serialization=False)
+    script = io.BytesIO()
+    with zipfile.ZipFile(script, "w") as archive:
+        for name in ("archive/data.pkl", "archive/constants.pkl"):
+            archive.writestr(name, pickle.dumps({"a": bomb}))
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("archive/code/__torch__.py", "import os")
+    return {
+        "zip": zipped.getvalue(),
+        "legacy": legacy.getvalue(),
+        "script": script.getvalue(),
+        "pickle": pickle.dumps({"a": bomb}),
+        "protocol 0": pickle.dumps(bomb, protocol=0),
+    }
+
+
+KINDS = sorted(bombs(Path("x")))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_code_of_a_checkpoint_is_run(tmp_path, kind):
+    exploded = tmp_path / "exploded"
+    content = bombs(exploded)[kind]
+    if kind == "pickle":
+        pickle.loads(content)["a"].close()  # noqa: S301 (the bomb works)
+        assert exploded.exists()
+        exploded.unlink()
+    for name in ("a.pth", "a.pt", "trunk_best1.pth", "embedder_best1.pth", "a.safetensors"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError):
+            read_tensors(tmp_path / name, "Backbone weights")
+        with pytest.raises(UserError):
+            build_backbone({"name": "small_net:SmallNet", "weights": str(tmp_path / name)})
+    with pytest.raises(UserError):
+        convert_mlrc(SPEC, tmp_path / "trunk_best1.pth", tmp_path / "embedder_best1.pth")
+    for reader in (lambda path: load_model(path, SPEC, DATA, CPU), read_embeddings):
+        with pytest.raises(UserError):
+            reader(tmp_path / "a.safetensors")
+    state = StateFile(tmp_path, "a")
+    for path in (state.current, state.previous):
+        path.write_bytes(hashlib.sha256(content).digest() + content)
+    assert state.load() is None
+    assert not exploded.exists()
+
+
+def test_no_code_of_an_array_is_run(tmp_path):
+    """NumPy's files can carry objects too: those of a pack and of an experiment with points."""
+    exploded = tmp_path / "exploded"
+    array = np.array([Bomb(exploded)], dtype=object)
+    (tmp_path / "pack.json").write_text('{"count": 1, "bytes": 3, "sha256": "x"}')
+    for name in ("shapes.npy", "hashes.npy"):
+        np.save(tmp_path / name, array, allow_pickle=True)
+    with pytest.raises(UserError):
+        PackedImages(tmp_path)
+    np.savez(tmp_path / "a.npz", data=array)
+    with pytest.raises(UserError):
+        toy.read(tmp_path / "a.npz")
+    assert not exploded.exists()

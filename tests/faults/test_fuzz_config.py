@@ -1,0 +1,178 @@
+"""Garbage in YAML: a sentence or a study, never a traceback and never a hang."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from fuzz import answer, fuzz, mutated, within
+from hypothesis import given
+from hypothesis import strategies as st
+from kills import STUDY as SWEEP
+from project import ROOT
+from project import STUDY as LETTERS
+
+from recheck import config, targets
+from recheck.data.resize import resize_slug
+from recheck.errors import UserError
+from recheck.files import fingerprint
+
+STUDIES = {
+    "letters": yaml.safe_load(LETTERS),
+    "sweep": yaml.safe_load(SWEEP),
+    **{
+        name: yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text(encoding="utf-8"))
+        for name in ("quickstart", "contextual_256")
+    },
+}
+DATASET = yaml.safe_load((ROOT / "config/datasets/cars196.yaml").read_text(encoding="utf-8"))
+WEIGHTS = yaml.safe_load(next((ROOT / "config/weights").glob("*.yaml")).read_text(encoding="utf-8"))
+TOY = yaml.safe_load(next((ROOT / "config/toys").glob("*.yaml")).read_text(encoding="utf-8"))
+PUBLISHED = {"documents": [{"source": "A", "values": {"glyphs": {"triplet": {"separated": {"P@1": 50.0}}}}}]}
+
+WORDS = ["a", ":", " ", "\n", "- ", "&a ", "*a ", "{", "}", "[", "]", "? ", "!!", "!!set ", "!!python/object:x ", "<<"]
+WORDS += ["|", ">", "'", '"', "\t", "#", "---\n", "%YAML 9.9\n", "2001-99-99", "0o9", "1e999", ".nan", "~", "\ufeff"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+def write(folder: Path, name: str, value) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(value, allow_unicode=True), encoding="utf-8", errors="replace")
+    return path
+
+
+def plan(name: str, paths: dict[str, Path]) -> None:
+    """What Snakemake does with a study before the first job."""
+    assert targets.targets({name: paths[name]})
+    study = config.load_study(name, paths)
+    for variant in (None, targets.SO_FAR):
+        fingerprint(targets.as_variant(study, variant, []))
+    for dataset in study["datasets"]:
+        fingerprint(config.split_of(study, dataset))
+        targets.figures_of(study, dataset, study["methods"], [])
+        for method in study["methods"]:
+            run = config.with_weights(config.resolve(study, dataset, method), {}, "weights", name)
+            fingerprint([config.training_part(run), config.evaluation_part(run), config.folds_of(run)])
+            assert len(config.seeds_of(study, method)) <= len(study["seeds"])
+            config.own_files(config.training_part(run))
+            assert "/" not in resize_slug(run["transforms"].get("resize"))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_studies(folder, name, record_property):
+    others = config.names_in([ROOT / "config/studies"])
+    tried = []
+
+    @fuzz(60)
+    @given(mutated(STUDIES[name]))
+    def garbage(study):
+        tried.append(1)
+        answer(plan, "mine", {**others, "mine": write(folder, "mine", study)})
+
+    garbage()
+    record_property("tried", len(tried))
+
+
+@pytest.mark.parametrize(
+    ("tree", "load"),
+    [
+        (DATASET, lambda path: config.with_distribution(config.load_dataset("x", {"x": path}, "config"), [])),
+        (WEIGHTS, lambda path: config.load_weights({"x": path})),
+        (TOY, config.load_toy),
+        (PUBLISHED, lambda path: targets.for_methods(config.load_published(path), STUDIES["letters"])),
+    ],
+    ids=["datasets", "weights", "toys", "published"],
+)
+def test_other_files(folder, tree, load, record_property):
+    tried = []
+
+    @fuzz(60)
+    @given(mutated(tree))
+    def garbage(value):
+        tried.append(1)
+        answer(lambda: fingerprint(str(load(write(folder, "other", value)))))
+
+    garbage()
+    record_property("tried", len(tried))
+
+
+def test_any_text(folder, record_property):
+    tried = []
+    words = st.sampled_from(WORDS)
+
+    @fuzz(200)
+    @given(st.one_of(st.text(max_size=60).map(str.encode), st.binary(max_size=60), st.lists(words).map("".join)))
+    def garbage(text):
+        tried.append(1)
+        path = folder / "text.yaml"
+        path.write_bytes(text.encode(errors="replace") if isinstance(text, str) else text)
+        found = answer(config.read_yaml, path)
+        assert isinstance(found, (dict, UserError))
+
+    garbage()
+    record_property("tried", len(tried))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            "head: {class: Linear,",
+            "head: {class: Liner,",
+            "unknown class 'Liner' in 'model.head'; did you mean 'Linear'?",
+        ),
+        (
+            "backbone: {class: Adam,",
+            "backbone: {class: Adm,",
+            "unknown class 'Adm' in 'optimisers.backbone'; did you mean 'Adam'?",
+        ),
+        (
+            "  schedule: {epochs: 2",
+            "  scheduler: {class: StepLr, step_size: 1}\n  schedule: {epochs: 2",
+            "unknown class 'StepLr' in 'scheduler'; did you mean 'StepLR'?",
+        ),
+        ("margin: 0.1", "margin: .nan", "'methods.triplet.loss.margin' is nan, which is no finite number."),
+        (
+            "title: Letters",
+            "title: Letters\nsweep: {label: x, methods: [triplet], values: {1: {los: {}}}}",
+            "key 'los'",
+        ),
+        ("title: Letters", "title: Letters\nfidelity: f\nfidelities: {f: {protocol: {schedul: {}}}}", "'schedul'"),
+    ],
+)
+def test_mistakes_are_said_before_the_first_job(tmp_path, old, new, sentence):
+    assert old in LETTERS
+    (tmp_path / "a.yaml").write_text(LETTERS.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        config.load_study("a", {"a": tmp_path / "a.yaml"})
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("margin: .nan", "'margin' is nan, which is no finite number"),
+        ("a: {b: [1, -.inf]}", "'a.b.1' is -inf"),
+        ("when: 2020-01-01", "'when' is date '2020-01-01'; put it in quotes"),
+        ("a: !!set {x}", "'a' is set"),
+        ("a: !!binary aGk=", "'a' is bytes"),
+        ("{a: 1}: 2", "not valid YAML"),
+        ("? [1, 2]\n: 3", "not valid YAML"),
+        ("a: {1.5: 2}", "a key in 'a' is float '1.5'"),
+        ("a: &a [*a]", "nested too deeply"),
+        ("a: &a {b: *a}", "nested too deeply"),
+        ("when: 2020-99-99", "cannot be read"),
+        ("a: !!python/object/apply:os.system [echo]", "not valid YAML"),
+        ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 20))]), "too"),
+    ],
+)
+def test_what_nothing_can_use_is_named(tmp_path, text, sentence):
+    (tmp_path / "a.yaml").write_text(text)
+    with within(), pytest.raises(UserError, match=r"a\.yaml") as refused:
+        config.read_yaml(tmp_path / "a.yaml")
+    assert sentence in str(refused.value)
+    assert len(str(refused.value)) < 500
