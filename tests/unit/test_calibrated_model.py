@@ -18,11 +18,11 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from recheck import seal
 from recheck.data import transforms
 from recheck.data.folder import images_below, parse_folder
 from recheck.data.images import reading_of
 from recheck.data.packed import PackedImages, pack
-from recheck import seal
 from recheck.errors import UserError
 from recheck.evaluation import calibrated_model
 from recheck.evaluation.calibrated_model import BATCH, CalibratedModel
