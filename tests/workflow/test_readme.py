@@ -1,5 +1,6 @@
 """What the README says is true: its commands are run, its names exist."""
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -57,6 +58,22 @@ def test_snakemake_commands_plan_the_quickstart(fresh, command):
 def test_other_programs_are_installed(program):
     assert any(command.startswith(program) for command in COMMANDS)
     assert Path(sys.executable).with_name(program).exists()
+
+
+def test_the_commands_on_a_model_are_understood_and_its_row_exists():
+    """What they print is tested where a model is (test_calibrated.py)."""
+    spec = importlib.util.spec_from_file_location("recognise", ROOT / "workflow/scripts/recognise.py")
+    recognise = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recognise)
+    commands = [shlex.split(command)[2:] for command in COMMANDS if "recognise.py" in command]
+    assert [command[0] for command in commands] == ["same", "nearest"]
+    for command in commands:
+        folder = Path(recognise.parser().parse_args(command).run)
+        _, study, _, method, _ = folder.parts
+        assert (
+            method in yaml.safe_load((ROOT / "config/studies/calibration.yaml").read_text(encoding="utf-8"))["methods"]
+        )
+        assert (ROOT / f"config/studies/{study}.yaml").is_file()
 
 
 def test_every_study_is_in_the_readme_and_every_path_it_names_exists():
