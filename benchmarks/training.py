@@ -8,14 +8,13 @@ import logging
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from photos import make_photos
-from timing import goal, in_turn, main, processor, ratios, spread
+from timing import goal, in_turn, main, ratios, spread
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
 
@@ -29,20 +28,20 @@ from recheck.training.seeding import make_deterministic
 
 ROOT = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")
-SHORTER, CROP = 256, 64
-WORKERS = (0, 1)
+SHORTER, BATCH = 256, 32
 
 
-def configuration(epochs: int, steps: int) -> dict[str, Any]:
+def configuration(setting: "Setting") -> dict[str, Any]:
     """A row of the quickstart, which has a small backbone, on photographs with a shorter side of 256 pixels."""
     files = {path.stem: path for path in (ROOT / "config" / "studies").glob("*.yaml")}
     row = settings.training_part(settings.resolve(settings.load_study("quickstart", files), "emoji", "contrastive"))
-    crop = {"random_resized_crop": {"size": CROP, "scale": [0.16, 1.0], "ratio": [0.75, 1.333]}}
+    crop = {"random_resized_crop": {"size": setting.crop, "scale": [0.16, 1.0], "ratio": [0.75, 1.333]}}
     transforms = {"resize": {"shorter": SHORTER}, "train": [crop, {"horizontal_flip": {"p": 0.5}}]}
     return {
         **row,
-        "transforms": {**transforms, "eval": [{"center_crop": {"size": CROP}}]},
-        "schedule": {"epochs": epochs, "steps_per_epoch": steps, "evaluate_every": 1},
+        "transforms": {**transforms, "eval": [{"center_crop": {"size": setting.crop}}]},
+        "sampler": {**row["sampler"], "batch": BATCH},
+        "schedule": {"epochs": 1, "steps_per_epoch": setting.steps, "evaluate_every": 1},
         "selection": {"role": None},
     }
 
@@ -121,56 +120,68 @@ def metric_loss_only(run: Run, folder: Path, workers: int) -> Any:
     return lambda: trainer.train(num_epochs=schedule["epochs"])
 
 
+class Setting(NamedTuple):
+    """What is measured: pixels of a side, steps of the one epoch, loader processes."""
+
+    crop: int
+    steps: int
+    workers: int
+
+
+SETTINGS = (Setting(64, 50, 0), Setting(64, 50, 1), Setting(64, 10, 0), Setting(32, 50, 0))
+QUICK = (Setting(32, 2, 0),)
+
+
+def measured(folder: Path, setting: Setting, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each turn."""
+    row, wall = configuration(setting), {}
+    for _ in range(repeats):
+        functions = {
+            "ours": make_run(folder, row, setting.workers).train,
+            "memory": in_memory(make_run(folder, row), setting.steps),
+            "library": metric_loss_only(make_run(folder, row), folder, setting.workers),
+        }
+        for name, seconds in in_turn(functions, 1).items():
+            wall.setdefault(name, []).extend(seconds)
+    return wall
+
+
 def section(quick: bool) -> str:
     logging.getLogger("PML").setLevel(logging.WARNING)
     torch.set_num_threads(1)
     make_deterministic(True)
-    classes, per_class, epochs, steps, repeats = (8, 4, 1, 2, 1) if quick else (40, 16, 2, 15, 5)
-    row = configuration(epochs, steps)
-    images = epochs * steps * row["sampler"]["batch"]
-    lines, goals = [], []
+    classes, per_class, repeats = (8, 4, 1) if quick else (40, 16, 5)
+    rows, goals = [], []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare(folder, classes, per_class)
-        make_run(folder, row).train()  # what is imported and allocated once
-        for workers in WORKERS:
-            turns = [
-                {
-                    "ours": make_run(folder, row, workers).train,
-                    "memory": in_memory(make_run(folder, row), epochs * steps),
-                    "library": metric_loss_only(make_run(folder, row), folder, workers),
-                }
-                for _ in range(repeats)
-            ]
-            wall: dict[str, list[float]] = {name: [] for name in turns[0]}
-            busy: dict[str, list[float]] = {name: [] for name in turns[0]}
-            for turn in turns:
-                measured = in_turn(turn, 1, clock=lambda: np.array([time.perf_counter(), processor()]))
-                for name, ((seconds, processor_seconds),) in measured.items():
-                    wall[name].append(seconds)
-                    busy[name].append(processor_seconds)
-            limit, library = ratios(wall["memory"], wall["ours"]), ratios(wall["library"], wall["ours"])
-            goals.append((limit, library))
-            lines.append(
-                f"| {workers} | {images / statistics.median(wall['ours']):.1f} | {spread(limit)} | {spread(library)} "
-                f"| {spread(ratios(busy['memory'], busy['ours']))} | {spread(ratios(busy['library'], busy['ours']))} |"
-            )
+        make_run(folder, configuration(QUICK[0])).train()  # what is imported and allocated once
+        for setting in QUICK if quick else SETTINGS:
+            wall = measured(folder, setting, repeats)
+            memory, library = ratios(wall["memory"], wall["ours"]), ratios(wall["library"], wall["ours"])
+            speed = setting.steps * BATCH / statistics.median(wall["ours"])
+            columns = [f"{setting.crop} × {setting.crop}", setting.steps, setting.workers, f"{speed:.0f}"]
+            rows.append(f"| {' | '.join(map(str, columns))} | {spread(memory)} | {spread(library)} |")
+            if setting.workers == 0 and setting.steps != 10:
+                size = f"{setting.crop} × {setting.crop} pixels, no loader process"
+                goals.append(goal(f"images/s ÷ batches in memory, {size}", memory, 0.95))
+                goals.append(goal(f"images/s ÷ MetricLossOnly on JPEG files, {size}", library, 1.5))
     return f"""## Training
 
-EfficientNet-Lite0 and the contrastive loss of the quickstart, batches of {row["sampler"]["batch"]}, one thread,
-{images} images a turn, {repeats} turns. The images are JPEG files of 500 × 375 pixels, brought to a shorter side of
-{SHORTER}, of which a random part becomes {CROP} × {CROP}. Ours is a whole run without evaluations: checksums of the
-packed images, augmentation, state files and events included.
+EfficientNet-Lite0 and the contrastive loss of the quickstart, batches of {BATCH}, one thread, {repeats} turns. The
+images are JPEG files of 500 × 375 pixels, brought to a shorter side of {SHORTER}, of which a random part is taken:
+64 × 64 as in the quickstart, 32 × 32 as in the studies in miniature. Ours is a whole run of one epoch without
+evaluations: checksums of the packed images, augmentation, events, and its state saved before and after the epoch.
 
-| loader processes | images/s | ÷ in memory | ÷ MetricLossOnly | by processor time: ÷ in memory | ÷ MetricLossOnly |
-|---:|---:|---:|---:|---:|---:|
-{chr(10).join(lines)}
+| pixels | steps an epoch | loader processes | images/s | ÷ batches in memory | ÷ MetricLossOnly on JPEG files |
+|---|---:|---:|---:|---:|---:|
+{chr(10).join(rows)}
 
-{goal("images/s ÷ batches in memory, no loader process", goals[0][0], 0.95)}
-{goal("images/s ÷ MetricLossOnly on JPEG files, no loader process", goals[0][1], 1.5)}
+{chr(10).join(goals)}
 
-Loader processes hide the time that images take only where a core has nothing else to do. A CPU has something to do as
-long as runs are waiting, so the default there is none for a run, and one run a core.
+The state costs the same whatever the epoch, which shows where that has only ten steps. Loader processes hide the time
+that images take only while a core has nothing else to do. With a run on each core none has, so the default on a CPU is
+no loader process (`workers`: a job's threads minus one).
 """
 
 

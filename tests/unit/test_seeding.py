@@ -25,6 +25,12 @@ def test_streams_differ_and_repeat():
     assert seeds == [derive(*stream) for stream in streams]
 
 
+def test_a_stream_is_what_numpy_makes_of_its_words():
+    for stream in [(0,), (7, 3, 2**32 - 1), (2**32, 5), (2**40 + 3, 2**33, 1), (0, 2, 1234, 31)]:
+        words = [len(stream) - 1, *stream]
+        assert derive(*stream) == int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
+
 def draw():
     return random.random(), np.random.rand(), np.random.randn(), torch.rand(3).tolist()
 

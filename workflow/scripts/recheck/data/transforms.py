@@ -12,6 +12,7 @@ as long as a short run. Normalising belongs to the backbones.
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,15 +30,23 @@ INTERPOLATIONS = (*BY_TORCH, *BY_PILLOW)
 ANY_OF = ("nearest", "bilinear", "bicubic", "area", "lanczos")
 """What ``interpolation: random`` draws from."""
 
+with warnings.catch_warnings():
+    # PyTorch says once in a process that a tensor of a read-only array could be written to
+    warnings.simplefilter("ignore")
+    torch.from_numpy(np.frombuffer(b"0", np.uint8))
+
 
 class Compose:
-    """(height, width, 3) uint8 array → (3, height', width') uint8 tensor."""
+    """(height, width, 3) uint8 array → (3, height', width') uint8 tensor.
+
+    The array is not copied: only what a step takes of it is read, straight from the memory map. No step writes to it.
+    """
 
     def __init__(self, steps: list[Step]):
         self.steps = steps
 
     def __call__(self, image: np.ndarray, generator: torch.Generator) -> torch.Tensor:
-        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)
+        pixels = torch.from_numpy(image).permute(2, 0, 1)
         for step in self.steps:
             pixels = step(pixels, generator)
         return pixels.contiguous()

@@ -8,7 +8,7 @@ import hashlib
 import io
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -16,6 +16,20 @@ from recheck.files import atomic
 
 log = logging.getLogger("recheck")
 DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class _Hashed:
+    """A file to write to, and the hash of what was written: a state is too large to be copied for that."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.sha256 = file, hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha256.update(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
 
 
 class StateFile:
@@ -28,13 +42,13 @@ class StateFile:
         self.fingerprint = fingerprint
 
     def save(self, state: dict[str, Any]) -> None:
-        buffer = io.BytesIO()
-        torch.save({"fingerprint": self.fingerprint, "state": state}, buffer)
-        payload = buffer.getbuffer()
         with atomic(self.current) as temporary:
             with temporary.open("wb") as file:
-                file.write(hashlib.sha256(payload).digest())
-                file.write(payload)
+                file.write(bytes(DIGEST_BYTES))
+                payload = _Hashed(file)
+                torch.save({"fingerprint": self.fingerprint, "state": state}, payload)
+                file.seek(0)
+                file.write(payload.sha256.digest())
             if self.current.exists():
                 self.current.replace(self.previous)
 

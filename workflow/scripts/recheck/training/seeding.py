@@ -12,7 +12,10 @@ import torch
 def derive(seed: int, *stream: int | str) -> int:
     """A 64-bit seed of its own for each stream of a run."""
     words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in stream]
-    return int(np.random.SeedSequence([len(words), seed, *words]).generate_state(1, np.uint64)[0])
+    entropy = [len(words), seed, *words]
+    if max(entropy) < 2**32 and min(entropy) >= 0:
+        entropy = np.array(entropy, np.uint32)  # the same words, which numpy need not look for then
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
 
 
 def seed_everything(seed: int) -> None:
