@@ -7,7 +7,6 @@ from pathlib import Path
 import kills
 import pytest
 from filelock import FileLock
-from project import Project
 
 
 @pytest.fixture(scope="session")
@@ -29,4 +28,4 @@ def quiet(tmp_path_factory) -> kills.Usual:
 def begun(tmp_path):
     """The same study with nothing made yet, and a server for its file."""
     with kills.slow_server() as server:
-        yield Project(kills.make_project(tmp_path / "project", server).folder)
+        yield kills.make_project(tmp_path / "project", server)

@@ -24,6 +24,7 @@ from recheck.data.released import collect
 from recheck.data.splits import make_split, read_split
 from recheck.errors import UserError
 from recheck.files import sha256, write_json
+from recheck.training.record import data_hashes
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -121,12 +122,15 @@ def test_packs(data, tmp_path, record_property):
         name, content = changed
         for own, bytes_ in whole.items():
             (tmp_path / own).write_bytes(content if own == name else bytes_)
+        answer(data_hashes, data / "split.json", tmp_path / "pack.json")
         found = answer(PackedImages, tmp_path)
         if not isinstance(found, UserError):
             for number in range(len(images)):
                 pixels = answer(found.image, number)
                 assert isinstance(pixels, UserError) or pixels.tobytes() == images[number]
 
+    for about in (b"{}", b"[]", b"null", b'{"count": 1}', b'"x"'):
+        check(("pack.json", about))
     files = st.sampled_from(sorted(whole))
     changed = files.flatmap(lambda name: st.tuples(st.just(name), damaged(whole[name])))
     run(80, changed, record_property, check)

@@ -109,9 +109,11 @@ class PackedImages:
 
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
-        self.about = self._open(read_json, "pack.json")
+        self.about = read_about(self.directory / "pack.json")
         self.shapes = self._open(np.load, "shapes.npy")
         self._hashes = self._open(np.load, "hashes.npy")
+        if self.shapes.ndim != 2 or self.shapes.shape[1] != 2 or self.shapes.dtype.kind != "i":
+            raise self._changed("shapes.npy")
         self._starts = _starts(self.shapes)
         path = self.directory / "pixels.bin"
         size = path.stat().st_size if path.exists() else 0
@@ -127,15 +129,11 @@ class PackedImages:
     def _open(self, reader: Callable, name: str) -> Any:
         try:
             return reader(self.directory / name)
-        except UserError:
-            raise self._broken(f"{name} is not valid JSON") from None
         except Exception as error:  # numpy's reader raises almost anything on files that are damaged
             raise self._broken(f"{name}: {error}") from None
 
     def _broken(self, why: str) -> UserError:
-        return UserError(
-            f"The packed images in {self.directory} are incomplete ({why}): delete that folder and run again."
-        )
+        return _incomplete(self.directory, why)
 
     def _changed(self, what: str) -> UserError:
         return UserError(
@@ -169,6 +167,21 @@ class PackedImages:
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(state["directory"])
+
+
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What ``pack.json`` says."""
+    try:
+        about = read_json(path)
+    except (OSError, UserError) as error:
+        raise _incomplete(Path(path).parent, f"pack.json: {error}") from None
+    if not isinstance(about, dict) or not all(key in about for key in ("count", "bytes", "sha256", "index_sha256")):
+        raise _incomplete(Path(path).parent, "pack.json is not what was written")
+    return about
+
+
+def _incomplete(directory: Path, why: str) -> UserError:
+    return UserError(f"The packed images in {directory} are incomplete ({why}): delete that folder and run again.")
 
 
 def _starts(shapes: np.ndarray) -> np.ndarray:

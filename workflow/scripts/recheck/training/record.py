@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from recheck.config import own_files
-from recheck.files import fingerprint, read_json, sha256
+from recheck.data.packed import read_about
+from recheck.files import fingerprint, sha256
 
 PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy")
 
 
 def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
     """What the run saw: its split, and the packed pixels."""
-    return {"split": sha256(split), "pixels": read_json(pack)["sha256"]}
+    return {"split": sha256(split), "pixels": read_about(pack)["sha256"]}
 
 
 def run_fingerprint(configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str]) -> str:
