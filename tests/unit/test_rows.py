@@ -23,7 +23,7 @@ from recheck.training.engine import Run
 from recheck.training.loading import embed
 
 STUDIES = config.names_in([ROOT / "config/studies"])
-TINY = [name for name in STUDIES if name.endswith("_tiny") or "_tiny_" in name]
+TINY = [name for name in STUDIES if name.endswith(("_tiny", "_faults")) or "_tiny_" in name]
 UNBIASED = list(config.load_study("unbiased", STUDIES)["methods"])
 SMALL = {"name": "small_net:SmallNet", "weights": "none"}
 STEPS = {"epochs": 2, "steps_per_epoch": 2, "evaluate_every": 1, "patience": None}
@@ -49,7 +49,8 @@ def trained(study, method, data, folder, fold=0):
     """A run of a row on its first dataset, with fewer steps and a smaller network."""
     settings = config.resolve(study, next(iter(study["datasets"])), method)
     made = config.training_part(config.merge(settings, {"schedule": STEPS if settings["schedule"]["epochs"] else {}}))
-    made = {**made, "model": {**made["model"], "backbone": SMALL}}
+    kept = {key: value for key, value in made["model"]["backbone"].items() if key in ("frozen", "input_scale")}
+    made = {**made, "model": {**made["model"], "backbone": {**SMALL, **kept}}}
     run = Run(made, data, 0, fold, torch.device("cpu"), StateFile(folder / "state", "f"), folder / "events")
     start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     return run, start, run.train()
