@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -213,6 +214,7 @@ def test_a_damaged_image_stops_training_with_one_sentence(tmp_path, images, work
         UserError, match=r"^The packed images in .* \(checksum of image 5\): delete that folder.*again.$"
     ):
         next(batches)
+    assert not multiprocessing.active_children()
 
 
 def test_verified_once_by_all_processes_of_a_job(tmp_path, images):

@@ -66,13 +66,18 @@ def training_batches(
         pin_memory=device.type == "cuda",
         generator=torch.Generator().manual_seed(0),
     )
-    sentence = None
+    iterator, sentence = iter(loader), None
     try:
-        for pixels, targets in loader:
+        for pixels, targets in iterator:
             yield pixels.to(device, non_blocking=True), targets.to(device, non_blocking=True)
     except UserError as error:  # of a worker: torch puts its traceback before the sentence
         sentence = str(error).rsplit("UserError: ", 1)[-1].strip()
-    if sentence is not None:  # outside, so that the old traceback does not keep the loader and its workers alive
+    finally:
+        # Not left to the garbage collector: who keeps a traceback keeps the workers, which ignore being terminated, and
+        # Python would wait for them when it exits.
+        if workers:
+            iterator._shutdown_workers()
+    if sentence is not None:
         raise UserError(sentence)
 
 
