@@ -210,3 +210,9 @@ def test_every_fault_changes_one_thing():
     # the legacy loss is the same formula but for its sums: lambda 1 without a centre is 0 with the centre 1
     legacy = config.resolve(study, "emoji", "legacy_loss")["loss"]
     assert legacy == {**corrected["loss"], "lmda": 1.0, "maths": "legacy"}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_study_of_the_project_can_be_read(study):
+    """One that is based on another may have been made contradictory by it."""
+    assert config.load_study(study, STUDIES)["methods"]
