@@ -23,10 +23,15 @@ class _Hashed:
 
     def __init__(self, file: BinaryIO):
         self.file, self.sha256 = file, hashlib.sha256()
+        self.refused: OSError | None = None  # torch closes its archive on an error, and reports only what that met
 
     def write(self, data: bytes) -> int:
         self.sha256.update(data)
-        return self.file.write(data)
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            self.refused = error
+            raise
 
     def flush(self) -> None:
         self.file.flush()
@@ -46,7 +51,10 @@ class StateFile:
             with temporary.open("wb") as file:
                 file.write(bytes(DIGEST_BYTES))
                 payload = _Hashed(file)
-                torch.save({"fingerprint": self.fingerprint, "state": state}, payload)
+                try:
+                    torch.save({"fingerprint": self.fingerprint, "state": state}, payload)
+                except RuntimeError as error:
+                    raise payload.refused or error from None
                 file.seek(0)
                 file.write(payload.sha256.digest())
             if self.current.exists():
