@@ -30,7 +30,7 @@ for name in TARGETS:
         name:
             name
         input:
-            study_pages(name),
+            lambda wildcards, name=name: study_pages(name),
 
 
 onerror:

@@ -4,6 +4,7 @@ Imported while Snakemake parses the workflow, so nothing heavy is imported here.
 """
 
 import ast
+import copy
 import importlib.util
 import math
 import re
@@ -54,13 +55,21 @@ NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as", "see
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """A YAML mapping; duplicate keys are refused, because YAML would silently keep the last."""
     try:
-        value = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
+        text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    return copy.deepcopy(_parsed(path, text))
+
+
+@cache
+def _parsed(path: str | Path, text: str) -> dict[str, Any]:
+    """Once for each file: studies are built on one another, and every job of the workflow reads them all."""
+    try:
+        value = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
