@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from timing import in_turn, ratios, spread
+from timing import goal, in_turn, ratios, spread
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
 METRICS = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
@@ -26,7 +26,7 @@ SIZES = {
     "CUB, 5,924, R ≈ 58, 2 threads": (5924, 100, 2, 7, 0),
     "20,000, R = 9": (20000, 2000, 1, 3, 0),
     "20,000, R = 9, 2 threads": (20000, 2000, 2, 3, 0),
-    "SOP, 60,502, R ≤ 11, 2 threads": (60502, 11316, 2, 1, 0),
+    "SOP, 60,502, R ≤ 11, 2 threads": (60502, 11316, 2, 2, 0),
     "8,000 in a gallery of 12,000, R ≈ 6": (20000, 2000, 1, 3, 8000),
 }
 QUICK = {"1,500, R ≈ 14": (1500, 100, 1, 1, 0), "600 in a gallery of 900": (1500, 100, 1, 1, 600)}
@@ -132,17 +132,26 @@ def in_a_process(*arguments: object) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def row(name: str, settings: tuple[int, ...]) -> str:
+def measured(name: str, settings: tuple[int, ...]) -> tuple[str, list[str]]:
+    """A row of the table, and whether it meets the goals (by the clock)."""
     times = in_a_process(*settings)
     memory = {who: in_a_process(*settings, who)["memory"] for who in ("ours", "theirs")}
-    cells = []
+    cells, goals, gallery = [], [], settings[-1] > 0
     for clock in ("seconds", "processor"):
         of = times[clock]
-        cells += [spread(ratios(of["theirs"], of["ours"])), spread(ratios(of["ours"], of["product"]))]
-    return f"| {name} | {' | '.join(cells)} | {memory['ours'] / memory['theirs']:.2f} |"
+        faster, share = ratios(of["theirs"], of["ours"]), ratios(of["ours"], of["product"])
+        cells += [spread(faster), spread(share)]
+        if clock == "seconds":
+            if not gallery:
+                goals.append(goal(f"{name}: AccuracyCalculator ÷ ours", faster, 2.5))
+            goals.append(goal(f"{name}: ours ÷ product", share, 1.1 if gallery else 0.7, least=False))
+    of_memory = memory["ours"] / memory["theirs"]
+    goals.append(goal(f"{name}: our memory ÷ AccuracyCalculator's", [of_memory], 0.25, least=False))
+    return f"| {name} | {' | '.join(cells)} | {of_memory:.2f} |", goals
 
 
 def section(quick: bool) -> str:
+    found = [measured(name, settings) for name, settings in (QUICK if quick else SIZES).items()]
     lines = [
         "## Retrieval metrics",
         "",
@@ -154,8 +163,14 @@ def section(quick: bool) -> str:
         "| images | AccuracyCalculator ÷ ours | ours ÷ product | AccuracyCalculator ÷ ours, processor "
         "| ours ÷ product, processor | our memory ÷ AccuracyCalculator's |",
         "|---|---:|---:|---:|---:|---:|",
+        *(row for row, _ in found),
+        "",
+        *(goal for _, goals in found for goal in goals),
+        "",
+        "Half of the products, with whole blocks on the diagonal, is 0.56 of all of them at 5,924 images; what is left "
+        "to 0.7 is too little for choosing and ordering 67 of 5,924 for each. The larger the set, the less that is.",
     ]
-    return "\n".join(lines + [row(name, settings) for name, settings in (QUICK if quick else SIZES).items()]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

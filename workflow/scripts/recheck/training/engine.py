@@ -303,7 +303,7 @@ class Run:
         position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
         events.add(row)
         log.info("epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
-        if self.trains:
+        if self.trains and (started or evaluated):  # before that, starting anew is as good
             self._save()
 
     @property
