@@ -1,8 +1,10 @@
 """Transforms: torchvision's results and distributions, from the passed generator alone."""
 
+import inspect
 import math
 import pickle
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
+from recheck.config import read_yaml
 from recheck.data import transforms
 from recheck.errors import UserError
 
@@ -208,3 +211,19 @@ def test_random_crops_of_small_images_are_padded():
     crop = transforms.build([{"random_crop": {"size": 5}}])(image, seeded())
     assert crop.shape == (3, 5, 5)
     assert crop[0, :, 0].tolist() == [0, 200, 200, 200, 0]
+
+
+def test_the_schema_of_a_study_knows_the_steps_and_their_keys():
+    schema = read_yaml(Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml")
+    known = schema["$defs"]["steps"]["items"]["properties"]
+    assert set(known) == set(transforms.STEPS)
+    for name, step in transforms.STEPS.items():
+        parameters = inspect.signature(step).parameters
+        assert set(known[name]["properties"]) == set(parameters)
+        needed = {key for key, about in parameters.items() if about.default is about.empty}
+        assert set(known[name].get("required", [])) == needed
+    modes = {
+        name: set(known[name]["properties"]["interpolation"]["enum"]) for name in ("resize", "random_resized_crop")
+    }
+    assert modes["resize"] == set(transforms.INTERPOLATIONS) == set(transforms.ANY_OF)
+    assert modes["random_resized_crop"] == {*transforms.INTERPOLATIONS, "random"}
