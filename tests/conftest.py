@@ -25,8 +25,13 @@ def pytest_configure():
     settings.load_profile("untimed")
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores, because tests on a cluster wait more than they compute."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
+
+
 def pytest_collection_modifyitems(items):
-    """Tests on a cluster wait more than they compute: they begin first, so that others compute meanwhile."""
+    """Tests on a cluster begin first, so that others compute meanwhile."""
     items.sort(key=lambda item: item.path.name != "test_slurm.py")
 
 
