@@ -18,6 +18,15 @@ SMALL = {"backbone": {"name": "timm/test_resnet", "weights": "none"}, "head": {"
 DATA = {"split": "a", "pixels": "b"}
 
 
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "mobilenetv3_small_050", "ghostnet_050"])
+def test_the_features_of_a_network_of_timm_are_as_many_as_it_gives(name):
+    backbone = build_backbone({"name": f"timm/{name}", "weights": "none"})
+    side = backbone.network.pretrained_cfg["input_size"][-1]
+    with torch.no_grad():
+        found = backbone.network.eval()(torch.zeros(1, 3, side, side))
+    assert found.shape == (1, backbone.features)
+
+
 @pytest.mark.parametrize("size", [64, 224])
 def test_efficientnet_lite0_equals_the_network_its_weights_come_from(size):
     """The peer is the package that published the weights."""

@@ -108,7 +108,8 @@ def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
             "HF_ENDPOINT to a mirror, or download model.safetensors and name that file in 'weights'."
         ) from error
     mean, std = network.pretrained_cfg["mean"], network.pretrained_cfg["std"]
-    return Backbone(network, network.num_features, *(tuple(255 * value for value in triple) for triple in (mean, std)))
+    features = getattr(network, "head_hidden_size", network.num_features)  # some widen what their classifier is given
+    return Backbone(network, features, *(tuple(255 * value for value in triple) for triple in (mean, std)))
 
 
 def _first(error: Exception) -> str:
