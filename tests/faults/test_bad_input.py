@@ -67,6 +67,7 @@ def test_command_line(fresh, arguments, sentence):
         ("studies/letters", ", folds: 2}", "}", "key 'folds' is missing in 'protocol.split'"),
         ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
         ("studies/letters", "ProxyNCALoss", "ProxyNCALos", "did you mean 'ProxyNCALoss'?"),
+        ("studies/letters", "resized_crop: {size", "resize_crop: {size", "did you mean 'random_resized_crop'?"),
         ("datasets/glyphs", "parser:", "praser:", "unknown key 'praser'; did you mean 'parser'?"),
     ],
 )
@@ -123,7 +124,6 @@ def test_dataset_that_is_not_what_it_says(fresh, old, new, target, sentence):
     ("old", "new", "sentence"),
     [
         ("margin: 0.1", "margn: 0.1", "loss 'TripletMarginLoss' has no argument 'margn'; did you mean 'margin'?"),
-        ("random_resized_crop: {size", "random_resize_crop: {size", "did you mean 'random_resized_crop'?"),
         (
             "    loss: {class: TripletMarginLoss",
             "    loss: {class: my_missing_module:Loss",
