@@ -177,11 +177,18 @@ class Candidates:
 
     @staticmethod
     def _begin(pool: Pool, product: np.ndarray) -> None:
-        """What the first block of a pool says about the rest; its own ``count`` best have to pass too."""
-        spare = product.shape[1] - pool.count
-        if spare > 0:
-            last = np.partition(product, spare, axis=1)[:, spare]
-            pool.floor[:] = np.nextafter(last, np.float32(-np.inf))
+        """What the first block of a pool says about the rest; its own ``count`` best have to pass too.
+
+        Columns are put into groups, of which only the best are compared: as many of these as of all columns are at
+        least as good as the ``count``-th of them.
+        """
+        groups = product.shape[1] // max(1, product.shape[1] // (4 * pool.count))
+        best = product[:, :groups].copy()
+        for start in range(groups, product.shape[1] - groups + 1, groups):
+            np.maximum(best, product[:, start : start + groups], out=best)
+        if (spare := groups - pool.count) > 0:
+            best.partition(spare, axis=1)
+            pool.floor[:] = np.nextafter(best[:, spare], np.float32(-np.inf))
 
 
 class Scratch:
