@@ -8,7 +8,7 @@ import pytest
 
 from recheck import config
 from recheck.errors import UserError
-from recheck.evaluation.query_sets import CALIBRATED, chance, check_query_metrics, query_sets
+from recheck.evaluation.query_sets import CALIBRATED, at_chance, chance, check_query_metrics, doubts, query_sets
 from recheck.evaluation.views import QUERY_VIEWS, normalise
 
 METRICS = ["R@1", "R@2", "R@4", *CALIBRATED]
@@ -111,6 +111,22 @@ def test_chance_of_the_published_benchmark():
     values = chance(split, labels, ["R@1", "R@2", "R@4", "R@8", "F1"])["unseen_queries"]
     published = {"R@1": 0.00510, "R@2": 0.01018, "R@4": 0.02027, "R@8": 0.04017}
     assert values == pytest.approx(published, abs=5e-6)
+
+
+@pytest.mark.parametrize(("right", "found"), [(5, True), (8, True), (10, True), (13, False), (300, False)])
+def test_what_was_published_is_at_chance(right, found):
+    """Of its 980 queries 5 to 10 are right, where 5 would be by chance."""
+    assert at_chance(right / 980, 10 / 1960, 980) is found
+
+
+def test_a_network_that_knows_nothing_is_noticed(case):
+    embeddings, split, labels = case
+    assert doubts(query_sets(*case, METRICS), split, labels) == []
+    generator = np.random.default_rng(0)
+    noise = {role: generator.normal(size=rows.shape).astype(np.float32) for role, rows in embeddings.items()}
+    seen, unseen = doubts(query_sets(noise, split, labels, METRICS), split, labels)
+    assert "R@1 of seen queries is" in seen and "by chance it would be 20.00 %" in seen
+    assert "R@1 of unseen queries is" in unseen
 
 
 def test_a_class_without_indexed_images_is_never_found():
