@@ -221,8 +221,13 @@ def test_every_fault_changes_one_thing():
     for method, keys in where.items():
         settings = config.resolve(study, "emoji", method)
         assert {key for key in corrected if settings.get(key) != corrected[key]} == keys
+        assert settings["schedule"]["steps_per_epoch"] == 40, "else a sampler's pass would decide"
+        assert settings["sampler"]["batch"] == corrected["sampler"]["batch"]
     twice = config.resolve(study, "emoji", "scaled_twice")["model"]["backbone"]
     assert twice == {**corrected["model"]["backbone"], "input_scale": 1 / 255}
+    fresh, rounded = (config.resolve(study, "emoji", method) for method in ("fresh_weights", "fresh_rounded"))
+    assert rounded["model"] == {**fresh["model"], "pooling": {**fresh["model"]["pooling"], "maths": "legacy"}}
+    assert config.resolve(study, "emoji", "all_faults")["model"]["pooling"] == rounded["model"]["pooling"]
     # the legacy loss is the same formula but for its sums: lambda 1 without a centre is 0 with the centre 1
     legacy = config.resolve(study, "emoji", "legacy_loss")["loss"]
     assert legacy == {**corrected["loss"], "lmda": 1.0, "maths": "legacy"}
