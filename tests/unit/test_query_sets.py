@@ -208,6 +208,14 @@ def test_the_study_is_the_published_protocol():
         assert config.resolve(study, "cars196", method)["schedule"]["epochs"] == 10
 
 
+def test_triplets_differ_in_their_negatives_alone():
+    study = config.load_study("calibration", STUDIES)
+    losses = [config.resolve(study, "cars196", f"triplet_{name}")["loss"] for name in ("hard", "semi", "easy", "soft")]
+    assert [loss.pop("negative_mining") for loss in losses] == ["hard", "semi-hard", "easy", "semi-hard"]
+    assert losses[3].pop("soft_margin") is True
+    assert losses[:3] == [{**losses[3], "margin": 0.1}] * 3
+
+
 def test_every_fault_changes_one_thing():
     """A row of the faults differs from the corrected one in what its name says, and in nothing else."""
     study = config.load_study("calibration_faults", STUDIES)
