@@ -1,6 +1,7 @@
 """Losses of the calibration study against TensorFlow Similarity, as it was (legacy) and as it became (fixed).
 
-The originals were computed in float32, ours here in float64. Only the names of the arrays tell the hyper-parameters.
+The originals were computed in float32: from their own distances, and in float32, ours are equal to 1e-6. From the
+embeddings ours are computed in float64. Only the names of the arrays tell the hyper-parameters.
 """
 
 import re
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 from recheck.methods.losses import build_loss
+from recheck.methods.losses.per_anchor import Pairs
 
 VALUE, GRADIENT = 1e-6, 2e-5  # relative; gradients to the largest entry
 ROUNDING = 5e-7  # absolute: of float32 distances, which is all that is left of an anchor close to its margin
-# The originals are float32, and here a distance's rounding is multiplied by gamma, in exponents of several hundred.
+# From embeddings: a distance's rounding is multiplied by gamma, in exponents of several hundred.
 CIRCLE = {"value": 2e-5, "gradient": 1e-3}
 MINING = {"semihard": "semi-hard", "hard": "hard", "easy": "easy"}
 
@@ -69,7 +71,19 @@ def test_every_loss_is_among_the_arrays(stored):
     assert compared == {key.removesuffix("_gradtan") for key in stored if key.endswith("_gradtan")}
 
 
-def test_values(stored):
+def test_values_from_the_originals_distances(stored):
+    for case, maths, name in cases(stored):
+        key = f"{case}_{maths}_{name}"
+        loss, _, labels = loss_and_inputs(stored, case, maths, name)
+        same = labels[:, None] == labels
+        itself = torch.eye(len(labels), dtype=torch.bool)
+        ours = loss.of_pairs(Pairs(torch.from_numpy(stored[f"{case}_dist"]), same & ~itself, ~same))
+        assert ours.dtype == torch.float32
+        np.testing.assert_allclose(ours, stored[f"{key}_per"], rtol=VALUE, atol=ROUNDING, err_msg=key)
+        assert ours.mean().item() == pytest.approx(float(stored[key]), rel=VALUE, abs=ROUNDING / 5), key
+
+
+def test_values_from_embeddings(stored):
     for case, maths, name in cases(stored):
         key = f"{case}_{maths}_{name}"
         loss, embeddings, labels = loss_and_inputs(stored, case, maths, name)

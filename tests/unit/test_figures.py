@@ -126,6 +126,12 @@ def test_a_figure_of_published_values_alone_says_so_and_shows_nothing_else(files
     assert all(handle.get_markerfacecolor() == "white" for handle in drawn.legends[0].legend_handles)
 
 
+def test_no_tick_is_above_100_percent(files):
+    quoted = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 100.0}}}})
+    drawn = draw_metrics(files, quoted=[quoted])
+    assert drawn.axes[0].get_xlim()[1] > 100 == max(drawn.axes[0].get_xticks())
+
+
 def test_a_method_without_results_keeps_its_row(files):
     labels = {**LABELS, "late": "Not run yet"}
     drawn = figures.metrics(summary(), folds(), dataset="emoji", labels=labels, views=VIEWS, metrics=["P@1"], **files)

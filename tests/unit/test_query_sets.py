@@ -8,7 +8,7 @@ import pytest
 
 from recheck import config
 from recheck.errors import UserError
-from recheck.evaluation.query_sets import CALIBRATED, chance, check_query_metrics, query_sets
+from recheck.evaluation.query_sets import CALIBRATED, at_chance, chance, check_query_metrics, doubts, query_sets
 from recheck.evaluation.views import QUERY_VIEWS, normalise
 
 METRICS = ["R@1", "R@2", "R@4", *CALIBRATED]
@@ -113,6 +113,22 @@ def test_chance_of_the_published_benchmark():
     assert values == pytest.approx(published, abs=5e-6)
 
 
+@pytest.mark.parametrize(("right", "found"), [(5, True), (8, True), (10, True), (13, False), (300, False)])
+def test_what_was_published_is_at_chance(right, found):
+    """Of its 980 queries 5 to 10 are right, where 5 would be by chance."""
+    assert at_chance(right / 980, 10 / 1960, 980) is found
+
+
+def test_a_network_that_knows_nothing_is_noticed(case):
+    embeddings, split, labels = case
+    assert doubts(query_sets(*case, METRICS), split, labels) == []
+    generator = np.random.default_rng(0)
+    noise = {role: generator.normal(size=rows.shape).astype(np.float32) for role, rows in embeddings.items()}
+    seen, unseen = doubts(query_sets(noise, split, labels, METRICS), split, labels)
+    assert "R@1 of seen queries is" in seen and "by chance it would be 20.00 %" in seen
+    assert "R@1 of unseen queries is" in unseen
+
+
 def test_a_class_without_indexed_images_is_never_found():
     split = {"index": [0, 1], "seen_queries": [2], "unseen_queries": [3]}
     values = chance(split, np.array([0, 0, 0, 1]), ["R@1"])
@@ -192,6 +208,14 @@ def test_the_study_is_the_published_protocol():
         assert config.resolve(study, "cars196", method)["schedule"]["epochs"] == 10
 
 
+def test_triplets_differ_in_their_negatives_alone():
+    study = config.load_study("calibration", STUDIES)
+    losses = [config.resolve(study, "cars196", f"triplet_{name}")["loss"] for name in ("hard", "semi", "easy", "soft")]
+    assert [loss.pop("negative_mining") for loss in losses] == ["hard", "semi-hard", "easy", "semi-hard"]
+    assert losses[3].pop("soft_margin") is True
+    assert losses[:3] == [{**losses[3], "margin": 0.1}] * 3
+
+
 def test_every_fault_changes_one_thing():
     """A row of the faults differs from the corrected one in what its name says, and in nothing else."""
     study = config.load_study("calibration_faults", STUDIES)
@@ -205,8 +229,13 @@ def test_every_fault_changes_one_thing():
     for method, keys in where.items():
         settings = config.resolve(study, "emoji", method)
         assert {key for key in corrected if settings.get(key) != corrected[key]} == keys
+        assert settings["schedule"]["steps_per_epoch"] == 40, "else a sampler's pass would decide"
+        assert settings["sampler"]["batch"] == corrected["sampler"]["batch"]
     twice = config.resolve(study, "emoji", "scaled_twice")["model"]["backbone"]
     assert twice == {**corrected["model"]["backbone"], "input_scale": 1 / 255}
+    fresh, rounded = (config.resolve(study, "emoji", method) for method in ("fresh_weights", "fresh_rounded"))
+    assert rounded["model"] == {**fresh["model"], "pooling": {**fresh["model"]["pooling"], "maths": "legacy"}}
+    assert config.resolve(study, "emoji", "all_faults")["model"]["pooling"] == rounded["model"]["pooling"]
     # the legacy loss is the same formula but for its sums: lambda 1 without a centre is 0 with the centre 1
     legacy = config.resolve(study, "emoji", "legacy_loss")["loss"]
     assert legacy == {**corrected["loss"], "lmda": 1.0, "maths": "legacy"}

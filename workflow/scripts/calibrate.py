@@ -6,24 +6,27 @@ from recheck.data.index import read_index
 from recheck.data.splits import read_split
 from recheck.evaluation.calibration import evaluation_json
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.query_sets import query_sets
+from recheck.evaluation.query_sets import doubts, query_sets
 from recheck.evaluation.search import search_device
 from recheck.files import sha256, write_json
 from recheck.job import job
 
-with job(snakemake):
+with job(snakemake) as log:
     source, output, wildcards = snakemake.input, snakemake.output, snakemake.wildcards
     configuration = snakemake.params.configuration
     embeddings = read_embeddings(source.embeddings)
+    split, labels = read_split(source.split, 0), read_index(source.index)["label"].to_numpy()
     sets = query_sets(
         embeddings,
-        read_split(source.split, 0),
-        read_index(source.index)["label"].to_numpy(),
+        split,
+        labels,
         configuration["metrics"],
         configuration.get("calibration", "fixed"),
         search_device(snakemake.config["device"]),
     )
     run = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": int(wildcards.seed)}
+    for sentence in doubts(sets, split, labels):
+        log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, sentence)
     results = {name: found.metrics(configuration["metrics"]) for name, found in sets.items()}
     for name, metrics in results.items():
         write_json(output[name], {**run, "view": name, "dim": embeddings[name].shape[1], "metrics": metrics})

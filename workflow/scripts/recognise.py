@@ -40,10 +40,10 @@ exit code:
 
 EXAMPLES = """\
 examples:
-  python workflow/scripts/recognise.py same results/calibration/cars196/circle/seed0 a.jpg b.jpg
-  python workflow/scripts/recognise.py same results/calibration/cars196/circle/seed0 a.jpg b.jpg --threshold 0.3
-  python workflow/scripts/recognise.py nearest results/calibration/cars196/circle/seed0 a.jpg photos --count 10
-  python workflow/scripts/recognise.py nearest results/calibration/cars196/circle/seed0 a.jpg photos --json
+  python workflow/scripts/recognise.py same results/calibration/cars196/circle_loss/seed0 a.jpg b.jpg
+  python workflow/scripts/recognise.py same results/calibration/cars196/circle_loss/seed0 a.jpg b.jpg --threshold 0.3
+  python workflow/scripts/recognise.py nearest results/calibration/cars196/circle_loss/seed0 a.jpg photos --count 10
+  python workflow/scripts/recognise.py nearest results/calibration/cars196/circle_loss/seed0 a.jpg photos --json
 """
 
 
@@ -143,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
     shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": f"{EXAMPLES}\n{MEANING}"}
     run = {
         "metavar": "RUN_FOLDER",
-        "help": "folder with calibration.json, e.g. results/calibration/cars196/circle/seed0",
+        "help": "folder with calibration.json, e.g. results/calibration/cars196/circle_loss/seed0",
     }
     top = argparse.ArgumentParser(
         description="Use a calibrated model: are two images of the same class, and which images are nearest to one?",

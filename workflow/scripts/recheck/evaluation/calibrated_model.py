@@ -1,6 +1,6 @@
 """A trained model with the distance up to which its nearest neighbours are believed, for images of any origin.
 
-    model = CalibratedModel.load("results/calibration/cars196/circle/seed0")
+    model = CalibratedModel.load("results/calibration/cars196/circle_loss/seed0")
     model.compare("a.jpg", "b.jpg")                      # Comparison(distance=0.12, threshold=0.21, same=True)
     model.nearest("a.jpg", Path("photos").glob("*.jpg"))  # five of Match(path, distance, accepted), nearest first
 
@@ -107,7 +107,7 @@ class CalibratedModel:
         if not source.is_file() or source.suffix != ".json":
             raise UserError(
                 f"There is no {NAME} at {path}: give the folder of a calibrated run, such as "
-                "results/calibration/cars196/circle/seed0."
+                "results/calibration/cars196/circle_loss/seed0."
             )
         about = _Entries(read_json(source), source)
         thresholds = _thresholds(about)

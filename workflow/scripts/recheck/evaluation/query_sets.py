@@ -6,7 +6,7 @@ up to it gives.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
+from math import comb, sqrt
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,24 @@ def chance(
             if k <= size
         }
     return values
+
+
+def doubts(sets: Mapping[str, QuerySet], split: Mapping[str, Sequence[int]], labels: np.ndarray) -> list[str]:
+    """A sentence for every set of queries whose R@1 is that of a random order."""
+    sentences = []
+    for name, values in chance(split, labels, ["R@1"]).items():
+        recall, by_chance = sets[name].metrics(["R@1"])["R@1"], values["R@1"]
+        if at_chance(recall, by_chance, len(sets[name].labels)):
+            sentences.append(
+                f"R@1 of {name.replace('_', ' ')} is {100 * recall:.2f} %, by chance it would be "
+                f"{100 * by_chance:.2f} %: was the trained network evaluated?"
+            )
+    return sentences
+
+
+def at_chance(recall: float, by_chance: float, queries: int) -> bool:
+    """Whether the R@1 of so many queries is not clearly, by three standard errors, above that of a random order."""
+    return recall - by_chance < 3 * sqrt(by_chance * (1 - by_chance) / queries)
 
 
 def _depths(names: Sequence[str]) -> list[int]:

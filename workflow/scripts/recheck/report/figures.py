@@ -81,7 +81,8 @@ def metrics(
                     )
             axis.set_title(metric)
             axis.set_xlabel("percent")
-            axis.xaxis.set_major_locator(MaxNLocator(5))
+            low, high = axis.get_xlim()
+            axis.set_xticks([tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= min(high, 100)])
             striped(axis, len(methods))
         axes[0, 0].set_yticks(range(len(methods)), list(labels.values()))
         named = labels.get(reference) if reference in set(summary["method"]) else None

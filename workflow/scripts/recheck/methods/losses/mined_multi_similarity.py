@@ -5,7 +5,7 @@ import torch
 from recheck.errors import UserError
 from recheck.methods.losses.log_sum_exp import log_sum_exp
 from recheck.methods.losses.masked import masked_max, masked_min
-from recheck.methods.losses.per_anchor import PerAnchorLoss, checked_number, pairs_of
+from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number
 
 
 class MinedMultiSimilarityLoss(PerAnchorLoss):
@@ -40,8 +40,8 @@ class MinedMultiSimilarityLoss(PerAnchorLoss):
         center = 1.0 if center is None else checked_number("center", center, self)
         self.shift = -lmda if maths == "legacy" else lmda - center
 
-    def per_anchor(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        distance, positive, negative = pairs_of(embeddings, labels)
+    def of_pairs(self, pairs: Pairs) -> torch.Tensor:
+        distance, positive, negative = pairs
         mining = distance.detach()
         nearest_negative = masked_min(mining, negative).value[:, None]
         farthest_positive = masked_max(mining, positive).value[:, None]

@@ -5,7 +5,7 @@ from torch.nn.functional import softplus
 
 from recheck.errors import UserError
 from recheck.methods.losses.masked import Extreme, masked_max, masked_min
-from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number, chosen, pairs_of
+from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number, chosen
 
 
 class MinedTripletLoss(PerAnchorLoss):
@@ -45,9 +45,8 @@ class MinedTripletLoss(PerAnchorLoss):
         self.margin = 1.0 if margin is None else checked_number("margin", margin, self)
         self.incomplete_anchors = chosen("incomplete_anchors", incomplete_anchors, ("zero", "count"), self)
 
-    def per_anchor(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def of_pairs(self, pairs: Pairs) -> torch.Tensor:
         """The loss of each anchor; with a legacy soft margin the one value of the batch, (1,)."""
-        pairs = pairs_of(embeddings, labels)
         positive, negative = self._positive(pairs), self._negative(pairs)
         gap = positive.value - self._negative_distance(pairs, positive, negative)
         complete = pairs.positive.any(dim=1) & pairs.negative.any(dim=1)

@@ -41,6 +41,10 @@ class PerAnchorLoss(nn.Module):
 
     def per_anchor(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The loss of each anchor, (batch,); zero, and without gradient, for an anchor that makes no pairs."""
+        return self.of_pairs(pairs_of(embeddings, labels))
+
+    def of_pairs(self, pairs: Pairs) -> torch.Tensor:
+        """The same, from the pairs."""
         raise NotImplementedError
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from recheck.methods.losses.log_sum_exp import log_sum_exp
-from recheck.methods.losses.per_anchor import PerAnchorLoss, checked_number, pairs_of
+from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number
 
 
 class TwoSidedCircleLoss(PerAnchorLoss):
@@ -22,8 +22,8 @@ class TwoSidedCircleLoss(PerAnchorLoss):
         self.gamma = checked_number("gamma", gamma, self, above=0)
         self.margin = checked_number("margin", margin, self)
 
-    def per_anchor(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        distance, positive, negative = pairs_of(embeddings, labels)
+    def of_pairs(self, pairs: Pairs) -> torch.Tensor:
+        distance, positive, negative = pairs
         positive_weight = torch.relu((self.margin + distance) * positive)
         negative_weight = torch.relu((1 + self.margin - distance) * negative)
         attract = -self.gamma * positive_weight * (self.margin - distance)
