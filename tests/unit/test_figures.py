@@ -260,14 +260,6 @@ def test_few_points_can_be_projected_too(count, dim):
     assert points.shape == (count, 2) and np.isfinite(points).all()
 
 
-def test_a_large_test_set_is_shown_by_whole_classes():
-    labels = np.repeat(np.arange(100), 10)
-    kept = figures.spread_classes(labels, 200)
-    classes, counts = np.unique(labels[kept], return_counts=True)
-    assert len(classes) == 20 and set(counts) == {10} and {0, 99} <= set(classes)
-    assert list(figures.spread_classes(labels, 1000)) == list(range(1000))
-
-
 def test_highlighted_classes_come_from_every_group():
     labels = np.repeat(np.arange(40), 5)
     groups = {label: "abcd"[label // 10] for label in range(40)}

@@ -312,16 +312,6 @@ def _recall_line(axis: Axes, part: pd.DataFrame, view: str, method: str, label: 
     return line
 
 
-def spread_classes(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Positions of the images of whole classes, evenly spread over the labels, about ``limit`` of them or all."""
-    classes, counts = np.unique(labels, return_counts=True)
-    if len(labels) <= limit:
-        return np.arange(len(labels))
-    wanted = max(2, int(limit / counts.mean()))
-    kept = classes[np.unique(np.linspace(0, len(classes) - 1, wanted).round().astype(int))]
-    return np.flatnonzero(np.isin(labels, kept))
-
-
 def project(embeddings: np.ndarray, seed: int = 0) -> np.ndarray:
     """The same two coordinates for the same embeddings: PCA to 50, then t-SNE started from PCA."""
     from sklearn.decomposition import PCA
