@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from recheck.errors import UserError, nearest
 from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.search import Search, neighbours
-from recheck.evaluation.views import QUERY_VIEWS
+from recheck.evaluation.views import LAST_EPOCH, QUERY_VIEWS
 from recheck.files import read_json
 from recheck.report import (
     bars,
@@ -185,11 +186,14 @@ def figure(
         return draw(_query_sets(study, dataset, inputs), labels(study), **files)
     common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
     if name == "generalisation":
+        columns, documents = generalised(study, dataset), tables.published(inputs.published)
         return generalisation.draw(
             results.read_histories(inputs.histories),
             dataset=dataset,
             labels=labels(study),
-            columns=generalised(study, dataset),
+            columns=columns,
+            published=_published_ends(study, dataset, documents, columns) if columns else None,
+            read_off=any(document.approximate for document in documents),
             values=swept(study) if study.get("sweep") else None,
             setting=(study.get("sweep") or {}).get("label", ""),
             **files,
@@ -228,6 +232,19 @@ def figure(
         quoted=tables.published(inputs.published),
         **common,
     )
+
+
+def _published_ends(
+    study: Mapping[str, Any], dataset: str, documents: Sequence[tables.Published], columns: tuple[str, str]
+) -> dict[str, tuple[float, float]]:
+    """What was published of the last epoch's training and other images, where both are."""
+    metrics = columns[0], columns[1].split("_", 1)[1]
+    found = {}
+    for document, method in product(documents, study["methods"]):
+        ends = tuple(document.value(dataset, method, LAST_EPOCH, metric) for metric in metrics)
+        if not np.isnan(ends).any():
+            found.setdefault(method, ends)
+    return found
 
 
 _IMAGES = {"test": "test", "train": "training"}
