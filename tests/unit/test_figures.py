@@ -124,6 +124,10 @@ def test_a_figure_of_published_values_alone_says_so_and_shows_nothing_else(files
     assert len(drawn.axes[0].lines) == 1 and hollow_of(drawn) == [61.0]
     assert legend_of(drawn) == VIEWS
     assert all(handle.get_markerfacecolor() == "white" for handle in drawn.legends[0].legend_handles)
+    high = Published("Paper", {"emoji": {"triplet": {"concatenated": {"R@4": 99.5}}}})
+    shown["metrics"] = ["P@1", "R@4"]
+    drawn = figures.metrics(summary().iloc[:0], folds().iloc[:0], quoted=[high], **shown, **files)
+    assert [axis.get_title() for axis in drawn.axes] == ["R@4"] and drawn.axes[0].get_xlim()[1] <= 101
 
 
 def test_a_method_without_results_keeps_its_row(files):

@@ -96,12 +96,13 @@ def test_without_training_images_it_says_so(files, columns):
     assert draw(files, histories().iloc[:0]).axes == []
 
 
-def test_published_ends_are_hollow_stars_of_the_same_colour(files):
+def test_published_ends_are_hollow_marks_of_the_same_colour(files):
     drawn = draw(files, histories(), published={"contextual": (88.1, 66.2), "untrained": (20.0, 10.0)}, read_off=True)
-    curves = [line for line in drawn.axes[0].lines if line.get_marker() != "*"]
     hollow = [line for line in drawn.axes[0].lines if line.get_markerfacecolor() == "white"]
+    curves = [line for line in drawn.axes[0].lines if line.get_marker() != "*" and line not in hollow]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in hollow] == [(88.1, 66.2), (20.0, 10.0)]
     assert hollow[0].get_color() == curves[1].get_color() != hollow[1].get_color()
+    assert hollow[0].get_marker() == curves[1].get_marker() != hollow[1].get_marker()
     assert legend_of(drawn) == [*LABELS.values(), "last evaluated epoch", "published, read off a plot"]
 
 

@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ from recheck.report.tables import Published, view_name
 PANELS_A_ROW = 4
 RECALL_LINES, LOG_LOSS = 10, 30
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+# Of percent, with room for a mark.
+MOST = 101
 MAP_IMAGES, MAP_CLASSES, MAP_TILE, LEGEND_COLUMNS = 2500, 11, 0.17, 4
 
 
@@ -51,9 +54,14 @@ def metrics(
     quoted: Sequence[Published] = (),
     title: str = "",
 ) -> Figure:
-    """One panel a metric, one line a method: every view with its interval, its folds, and the published value."""
+    """One panel a metric that has any value, one line a method: every view with its interval, its folds, and the
+    published value."""
     summary, folds = summary[summary["dataset"] == dataset], folds[folds["dataset"] == dataset]
     methods = list(labels)
+    rows = list(product(quoted, methods, views))
+    known = {metric: [document.value(dataset, *row, metric) for document, *row in rows] for metric in metrics}
+    there = [own for own in metrics if (summary["metric"] == own).any() or not np.isnan(known[own]).all()]
+    metrics = there or metrics
     with styled():
         figure, axes = plt.subplots(
             1,
@@ -82,6 +90,7 @@ def metrics(
             axis.set_title(metric)
             axis.set_xlabel("percent")
             axis.xaxis.set_major_locator(MaxNLocator(5))
+            axis.set_xlim(right=min(axis.get_xlim()[1], MOST))
             striped(axis, len(methods))
         axes[0, 0].set_yticks(range(len(methods)), list(labels.values()))
         named = labels.get(reference) if reference in set(summary["method"]) else None

@@ -59,15 +59,13 @@ def draw(
         if values:
             handles = _over_values(axis, histories, columns, values, published)
             handles.append(Line2D([], [], ls="", label=f"numbers: {setting[:1].lower()}{setting[1:]}"))
-            ends = {"ls": "", "marker": "o", "ms": 6}
         else:
             handles = _over_epochs(axis, histories, columns, labels, published)
-            ends = {"ls": "", "marker": "*", "ms": 11}
-        if measured and not values:
-            handles.append(Line2D([], [], color=GREY, mec="white", label="last evaluated epoch", **ends))
+            star = {"color": GREY, "marker": "*", "ls": "", "ms": 11, "mec": "white"}
+            handles += [Line2D([], [], label="last evaluated epoch", **star)] if measured else []
         if published:
             label = "published, read off a plot" if read_off else "published"
-            handles.append(Line2D([], [], color=GREY, mfc="white", label=label, **ends))
+            handles.append(Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=7, label=label))
         if not measured:
             figure.suptitle("Published values, quoted: nothing was measured here", fontsize=11, fontweight="bold")
         role, metric = columns[1].split("_", 1)
@@ -87,19 +85,19 @@ def _over_epochs(
     labels: Mapping[str, str],
     published: Mapping[str, tuple[float, float]],
 ) -> list[Line2D]:
-    """Curves with a star at the end, hollow stars for what was published, and what the legend says of each method."""
+    """Curves with a star at the end, hollow marks for what was published, and what the legend says of each method."""
     paths = {method: path_of(histories, method, columns) for method in labels}
     drawn = [method for method in labels if len(paths[method]) or method in published]
     handles = []
     for number, method in enumerate(drawn):
         path, look = paths[method], line_of(number)
-        star = {"color": look["color"], "marker": "*", "ls": "", "ms": 13, "mew": 0.8, "zorder": 4}
+        star = {"color": look["color"], "marker": "*", "ls": "", "ms": 13, "mec": "white", "mew": 0.8, "zorder": 4}
         if len(path):
             style = {"lw": 1.4, "ms": 4.5, "markevery": max(1, len(path) // MARKS)}
             axis.plot(path.iloc[:, 0], path.iloc[:, 1], zorder=2, **style, **look)
-            axis.plot(path.iloc[-1:, 0], path.iloc[-1:, 1], **star | {"mec": "white"})
+            axis.plot(path.iloc[-1:, 0], path.iloc[-1:, 1], **star)
         if method in published:
-            axis.plot(*published[method], **star | {"mfc": "white", "mew": 1.2, "zorder": 3})
+            axis.plot(*published[method], ls="", ms=8, mfc="white", mew=1.4, zorder=3, **look)
         handles.append(Line2D([], [], lw=1.4 if len(path) else 0, ms=4.5, label=labels[method], **look))
     return handles
 
