@@ -36,7 +36,7 @@ PANELS_A_ROW = 4
 RECALL_LINES, LOG_LOSS = 10, 30
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 # Of percent, with room for a mark.
-MOST = 101
+MOST = 100.4
 MAP_IMAGES, MAP_CLASSES, MAP_TILE, LEGEND_COLUMNS = 2500, 11, 0.17, 4
 
 
