@@ -16,7 +16,7 @@ from recheck.data.splits import paired_training_images, spread_classes
 from recheck.errors import UserError, nearest
 from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.search import Search, neighbours
+from recheck.evaluation.search import Search
 from recheck.evaluation.views import LAST_EPOCH, QUERY_VIEWS
 from recheck.files import read_json
 from recheck.report import (
@@ -402,7 +402,10 @@ def _found(vectors: np.ndarray, rows: np.ndarray, queries: int, count: int) -> n
     """Which rows are nearest: of the gallery behind the first ``queries`` rows, or if there is none, of all others."""
     if queries < len(vectors):
         return queries + Search(vectors[queries:]).nearest(vectors[rows], count)
-    return neighbours(vectors, count) if len(rows) == queries else Search(vectors).nearest(vectors[rows], count, rows)
+    search = Search(vectors)
+    if len(rows) == queries:
+        search.pair_up(count)
+    return search.nearest(None, count, rows)
 
 
 def page(
