@@ -97,6 +97,8 @@ def test_published_values_alone_are_outlines_alone(files):
     # without a value of the last epoch there is neither its bar nor its name
     only = draw(files, methods=(), documents=[BARS])
     assert legend_of(only) == ["best epoch on test, published"]
+    # nor a panel of a metric without any
+    assert [axis.get_title() for axis in draw(files, methods=(), documents=[LOGS]).axes] == ["R@1"]
 
 
 def test_one_seed_has_no_interval_and_nothing_at_all_a_sentence(files):

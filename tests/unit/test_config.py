@@ -333,6 +333,17 @@ def test_a_study_may_be_selected_on_the_test_set(tmp_path):
     assert "select" not in parts(load(tmp_path, on_test), untrained)[1]
 
 
+def test_embedding_training_images_is_no_setting_of_training(tmp_path):
+    table = "table: [P@1, RP, MAP@R]"
+    plain = config.resolve(load(tmp_path, on_test), "emoji", "triplet")
+    shown = load(tmp_path, lambda text: on_test(text, (table, f"{table}\n    distances: train")))
+    shown = config.resolve(shown, "emoji", "triplet")
+    assert config.embedding_part(plain) == config.training_part(plain) == config.training_part(shown)
+    assert config.embedding_part(shown) == {**config.training_part(plain), "distances": "train"}
+    with pytest.raises(UserError, match="distances"):
+        load(tmp_path, lambda text: on_test(text, (table, f"{table}\n    distances: training")))
+
+
 def test_how_metrics_are_computed_is_a_setting_of_runs_that_look_at_them(tmp_path):
     table = "table: [P@1, RP, MAP@R]"
     raw = (table, f"{table}\n    normalise: false\n    clustering: {{kmeans: scikit-learn}}")

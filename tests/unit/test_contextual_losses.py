@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from recheck.errors import UserError
 from recheck.methods.losses import build_loss, build_miner
@@ -152,6 +153,26 @@ def test_min_product_is_a_sum_of_minima_with_shared_ties():
     gradients = torch.autograd.grad((ours * weight).sum(), (left, right))
     for mine, wanted in zip(gradients, torch.autograd.grad((expected * weight).sum(), (left, right)), strict=True):
         assert torch.allclose(mine, wanted, rtol=1e-12, atol=1e-14)
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers that any tensor has which is made here."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        tensors = [part for part in (made if isinstance(made, tuple | list) else [made]) if torch.is_tensor(part)]
+        self.numbers = max([self.numbers, *(tensor.numel() for tensor in tensors)])
+        return made
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_step_holds_more_numbers_than_the_batch_has_pairs(variant):
+    x, y = batch(classes=8, per_class=4)
+    with Largest() as largest:
+        value_and_gradient(ContextualLoss(4, variant=variant), x, y)
+    assert largest.numbers == 32**2
 
 
 def test_perfect_clusters_have_no_loss():
@@ -366,6 +387,18 @@ def test_the_miner_of_the_triplet_row_copes_with_one_class():
         ({"class": "ContextualLoss", "k": 4, "step": "sigmoid", "conjunction": "min"}, "'step: heuristic'"),
         ({"class": "ContextualLoss"}, "k"),
         (HYBRID | {"lam": 0.4}, "no argument 'lam'"),
+        (HYBRID | {"w_contxt": 0.4}, "did you mean 'w_context'"),
+        (HYBRID | {"k": 4.0}, "'k' is 4.0"),
+        (HYBRID | {"eps": -0.1}, "'eps' must be a number from 0, not -0.1"),
+        (HYBRID | {"variant": True}, "no variant True"),
+        (HYBRID | {"expansion": "no"}, "'expansion' can't be 'no'"),
+        (HYBRID | {"step": "sigmoid", "temperature": 0}, "'temperature' must be a number above 0"),
+        (HYBRID | {"w_reg": "0,1"}, "'w_reg' of the loss 'HybridLoss' must be a number"),
+        (HYBRID | {"target": None}, "'target' of the loss 'SimilarityRegulariser' must be a number"),
+        (HYBRID | {"pos_margin": "x"}, "'pos_margin' of the loss 'HybridLoss' must be a number"),
+        ({"class": "SoftBinAPLoss", "bins": 1}, "'bins' of the loss 'SoftBinAPLoss' must be a whole number from 2"),
+        ({"class": "SmoothAPLoss", "temperature": 0}, "must be a number above 0, not 0"),
+        ({"class": "ExtraProxyNCALoss", "extra_proxies": -1}, "must be a whole number from 0, not -1"),
     ],
 )
 def test_mistakes_are_named(spec, sentence):

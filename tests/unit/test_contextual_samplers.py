@@ -164,6 +164,12 @@ def test_half_batches_go_through_all_classes_of_a_super_class():
         ({"class": "Hierarchical", "batch": 16, "batches": 2}, np.zeros(30), "only one"),
         ({"class": "Hierarchical", "batch": 12, "batches": 2}, np.arange(30) // 15, "no multiple"),
         ({"class": "Hierarchical", "batch": 9, "batches": 2}, np.arange(30) // 15, "no halves"),
+        ({"class": "BalancedRounds", "batch": 8, "classes": -3}, None, "whole number from 1 as 'classes', not -3"),
+        ({"class": "BalancedRounds", "batch": 0}, None, "as 'batch', not 0"),
+        ({"class": "BalancedRounds", "batch": 8.0}, None, "as 'batch', not 8.0"),
+        ({"class": "RandomClassGroups", "batch": 8, "tries": "x"}, None, "as 'tries', not 'x'"),
+        ({"class": "RandomClassGroups", "batch": 8, "tries": 2, "cap": 0}, None, "as 'cap', not 0"),
+        ({"class": "Hierarchical", "batch": 16, "batches": -1}, np.arange(30) // 15, "as 'batches', not -1"),
     ],
 )
 def test_mistakes_are_named(spec, super_labels, sentence):

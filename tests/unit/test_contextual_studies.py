@@ -51,6 +51,37 @@ def labels():
         return {name: np.repeat(np.arange(len(of_class)), of_class) for name, of_class in counts.items()}
 
 
+# R@k of the tables
+RECALLS = {"cub200": (1, 2, 4, 8), "cars196": (1, 2, 4, 8), "sop": (1, 10, 100), "inat_mini": (1, 4, 16, 32)}
+RECALLS |= {"inshop": (1, 10, 20, 30, 40, 50)}
+
+
+@pytest.mark.parametrize("name", ["contextual_224", "contextual_256", "contextual_ablations", "contextual_weight"])
+def test_columns_of_every_dataset(name):
+    study = load_study(name, STUDIES)
+    for dataset in study["datasets"]:
+        shown = resolve(study, dataset, next(iter(study["methods"])))["evaluation"]
+        assert shown["table"] == [*(f"R@{k}" for k in RECALLS[dataset]), "MAP@R"]
+        also = {"sop": {"R@1000"}}.get(dataset, {"R@16", "R@32"}) if name == "contextual_224" else set()
+        assert also <= set(shown["metrics"])
+
+
+def test_transforms_of_256(large):
+    crop = {"scale": [0.16, 1.0], "ratio": [0.75, 1.33]}
+    for dataset in large["datasets"]:
+        own = resolve(large, dataset, "hybrid")["transforms"]
+        size, *first = {"sop": (256, 288), "inshop": (256, 288), "inat_mini": (224,)}.get(dataset, (256,))
+        before = [{"resize": {"shorter": side}} for side in first]
+        assert own["train"] == [
+            *before,
+            {"random_resized_crop": {"size": size, **crop}},
+            {"horizontal_flip": {"p": 0.5}},
+        ]
+        resize = {"exact": [288, 288]} if first else {"shorter": size + 32}
+        assert own["eval"] == [{"resize": resize}, {"center_crop": {"size": size}}]
+        assert own.get("resize") == ({"shorter": 288, "jpeg": 75} if dataset == "inat_mini" else None)
+
+
 @pytest.mark.parametrize("method", TUNED)
 @pytest.mark.parametrize("dataset", BUDGETS)
 def test_tuned_values_of_224(small, method, dataset):

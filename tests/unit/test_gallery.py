@@ -79,6 +79,19 @@ def test_texts_do_not_overlap_even_with_long_names(tmp_path):
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 for box in boxes)
 
 
+def test_names_of_queries_have_room_where_there_is_one_method(tmp_path):
+    names = {number: f"woman and man holding hands {number}" for number in range(12)}
+    drawn = draw(tmp_path, {"Triplet": np.arange(24).reshape(3, 8)}, [0, 20, 40], names=names)
+    renderer = FigureCanvasAgg(drawn).get_renderer()
+    (axis,) = drawn.axes
+    frames = [p for p in axis.patches if isinstance(p, Rectangle) and p.get_width() == gallery.QUERY]
+    bold = [text for text in axis.texts if text.get_fontweight() == "bold" and "woman" in text.get_text()]
+    assert len(frames) == len(bold) == 3
+    boxes = [text.get_window_extent(renderer) for text in bold]
+    assert not [1 for box in boxes for frame in frames if box.overlaps(frame.get_window_extent(renderer))]
+    assert boxes[-1].y0 >= drawn.bbox.y0
+
+
 def test_images_are_never_stretched(tmp_path):
     drawn = draw(tmp_path, {"Triplet": np.array([[1, 2, 3]])}, [0])
     for image, position in zip(drawn.axes[0].images, [0, 1, 2, 3], strict=True):

@@ -94,3 +94,33 @@ def test_without_training_images_it_says_so(files, columns):
     assert draw(files, frame, columns=columns).axes == [] and files["svg"].exists()
     assert draw(files, histories(every=100).assign(**{"train_R@1": np.nan})).axes == []
     assert draw(files, histories().iloc[:0]).axes == []
+
+
+def test_published_ends_are_hollow_marks_of_the_same_colour(files):
+    drawn = draw(files, histories(), published={"contextual": (88.1, 66.2), "untrained": (20.0, 10.0)}, read_off=True)
+    hollow = [line for line in drawn.axes[0].lines if line.get_markerfacecolor() == "white"]
+    curves = [line for line in drawn.axes[0].lines if line.get_marker() != "*" and line not in hollow]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in hollow] == [(88.1, 66.2), (20.0, 10.0)]
+    assert hollow[0].get_color() == curves[1].get_color() != hollow[1].get_color()
+    assert hollow[0].get_marker() == curves[1].get_marker() != hollow[1].get_marker()
+    assert legend_of(drawn) == [*LABELS.values(), "last evaluated epoch", "published, read off a plot"]
+
+
+def test_published_ends_alone_say_that_they_are_quoted(files):
+    drawn = draw(files, histories().iloc[:0], published={"contextual": (88.1, 66.2)})
+    assert "nothing was measured here" in drawn.get_suptitle()
+    assert legend_of(drawn) == ["Contextual", "published"]
+    assert draw(files, histories(), columns=None, published={"contextual": (88.1, 66.2)}).axes == []
+
+
+def test_a_sweep_has_its_published_points_beside_its_own(files):
+    rows = ("loss_1", "loss_0")
+    values = {"Contextual": [(1.0, "loss_1"), (0.0, "loss_0"), (0.5, "quoted")]}
+    published = {"loss_1": (90.0, 70.0), "quoted": (80.0, 60.0)}
+    options = {"labels": dict.fromkeys(rows, "x"), "values": values, "setting": "Weight", "published": published}
+    drawn = draw(files, histories(rows), **options)
+    own, quoted = drawn.axes[0].lines
+    assert list(own.get_ydata()) == pytest.approx([52, 42]) and own.get_markerfacecolor() != "white"
+    assert list(quoted.get_xdata()) == [80, 90] and quoted.get_markerfacecolor() == "white"
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["0", "1", "0.5", "1"]
+    assert legend_of(drawn) == ["Contextual", "numbers: weight", "published"]

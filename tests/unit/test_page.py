@@ -4,7 +4,9 @@ The images are real (letters in several typefaces), the embeddings too (their pi
 run records are made up.
 """
 
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,10 +15,11 @@ from glyphs import make_glyphs
 from PIL import Image
 
 from recheck import targets
+from recheck.config import merge
 from recheck.data.index import read_index
 from recheck.data.packed import pack
 from recheck.errors import UserError
-from recheck.evaluation.embeddings import write_embeddings
+from recheck.evaluation.embeddings import read_embeddings, write_embeddings
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.views import evaluate_view
 from recheck.files import read_json, sha256, write_json, write_text
@@ -260,6 +263,52 @@ def test_the_best_trained_method_is_shown_against_the_untrained(files, tmp_path)
     texts = [text.get_text() for text in drawn.axes[0].texts]
     assert texts.count("Pretrained") == texts.count("Sharp eyes") == assemble.QUERIES
     assert len(drawn.axes[0].images) == assemble.QUERIES * (1 + 2 * assemble.NEIGHBOURS)
+
+
+def with_embeddings(inputs, folder, **roles):
+    """The same files, whose embeddings also have these roles (name -> positions), each image by its label."""
+    labels, paths = pd.read_csv(inputs.index)["label"].to_numpy(), []
+    for path in inputs.embeddings:
+        own = folder / Path(*Path(path).parts[-6:])
+        given = {name: np.eye(14)[labels[images]] + 0.01 for name, images in roles.items()}
+        write_embeddings(own, given if "query" in given else {**read_embeddings(path), **given})
+        paths.append(own)
+    return replace(inputs, embeddings=paths)
+
+
+def test_distances_are_those_of_training_images_where_the_study_says_so(files, tmp_path):
+    _, inputs = files
+    train = read_json(inputs.split)["folds"][0]["train"]
+    study = merge(STUDY, {"protocol": {"evaluation": {"distances": "train"}}})
+    pair = (tmp_path / "d.png", tmp_path / "d.svg")
+    with pytest.raises(UserError, match="no training images"):
+        assemble.figure("distances", study, "glyphs", inputs, *pair)
+    drawn = assemble.figure("distances", study, "glyphs", with_embeddings(inputs, tmp_path, train=train), *pair)
+    assert {axis.get_xlabel() for axis in drawn.axes} == {"distance of two training images"}
+    counts = drawn.axes[0].patches[0].get_data().values
+    assert counts.sum() == len(train) * (len(train) - 1) / 2
+    drawn = assemble.figure("distances", STUDY, "glyphs", inputs, *pair)
+    assert {axis.get_xlabel() for axis in drawn.axes} == {"distance of two test images"}
+
+
+def test_queries_are_searched_for_in_their_gallery(files, tmp_path, monkeypatch):
+    _, inputs = files
+    labels = pd.read_csv(inputs.index)["label"].to_numpy()
+    test = np.array(read_json(inputs.split)["folds"][0]["test"])
+    query, kept = test[::2], test[1::2]
+    fold = {"train": [], "query": query.tolist(), "gallery": kept.tolist()}
+    write_json(tmp_path / "split.json", {"dataset": "glyphs", "folds": [fold, fold]})
+    inputs = replace(with_embeddings(inputs, tmp_path, query=query, gallery=kept), split=tmp_path / "split.json")
+    asked = {}
+    monkeypatch.setattr(assemble.gallery, "draw", lambda picture, *given, **rest: asked.update(given=given))
+    plain = {key: value for key, value in STUDY["methods"]["pretrained"].items() if key != "reduction"}
+    study = {**STUDY, "methods": {**STUDY["methods"], "pretrained": plain}}
+    assemble.figure("gallery", study, "glyphs", inputs, tmp_path / "g.png", tmp_path / "g.svg")
+    own, queries, found = asked["given"]
+    assert list(own) == list(labels[np.concatenate((query, kept))])
+    assert (queries < len(query)).all()
+    assert all((rows >= len(query)).all() for rows in found.values())
+    assert all((own[rows[:, 0]] == own[queries]).all() for rows in found.values())
 
 
 def test_the_first_seed_is_shown_with_its_folds_in_order():

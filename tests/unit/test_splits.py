@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recheck.data import splits
 from recheck.data.splits import check_disjoint, list_sha256, make_split, read_split, subset
 from recheck.errors import UserError
 from recheck.files import write_json
@@ -346,3 +347,20 @@ def test_a_list_that_was_changed_is_noticed(tmp_path):
     write_json(tmp_path / "split.json", split)
     with pytest.raises(UserError, match=r"'train' of fold 0 in .* has changed since it was made \(checksum\)"):
         read_split(tmp_path / "split.json", 0)
+
+
+def test_a_large_test_set_is_shown_by_whole_classes():
+    labels = np.repeat(np.arange(100), 10)
+    kept = splits.spread_classes(labels, 200)
+    classes, counts = np.unique(labels[kept], return_counts=True)
+    assert len(classes) == 20 and set(counts) == {10} and {0, 99} <= set(classes)
+    assert list(splits.spread_classes(labels, 1000)) == list(range(1000))
+
+
+def test_training_images_whose_pairs_are_shown(monkeypatch):
+    monkeypatch.setattr(splits, "PAIRED_IMAGES", 20)
+    labels = np.repeat(np.arange(50), 5)
+    shown = splits.paired_training_images({"train": list(range(50, 250)), "test": list(range(50))}, labels)
+    classes, counts = np.unique(labels[shown], return_counts=True)
+    assert list(classes) == [10, 23, 36, 49] and set(counts) == {5}
+    assert list(splits.paired_training_images({"train": [7, 3]}, labels)) == [7, 3]

@@ -117,6 +117,15 @@ def test_a_study_of_epochs_has_bars_and_one_that_watches_training_images_a_compa
     assert shown == ["metrics", "bars", "curves", "recall", "distances", "map", "gallery"]
 
 
+def test_published_training_images_are_compared_without_any_run():
+    views = {"last_epoch": {"R@1": 66.2, "train_R@1": 88.1}}
+    quoted = [{"source": "a figure", "values": {"cars": {"triplet": views}}}]
+    for more, first in (({}, ["metrics", "bars"]), ({"sweep": {"label": "Size"}}, ["sweep"])):
+        shown = targets.figures_of(of_epochs(variant="published", **more), "cars", METHODS, quoted)
+        assert shown == [*first, "generalisation"]
+    assert targets.figures_of({**STUDY, "variant": "published"}, "cars", METHODS, quoted) == ["metrics"]
+
+
 def test_a_sweep_is_drawn_as_one_and_not_row_by_row():
     sweep = {"label": "Size", "methods": ["triplet"], "values": {1: {}, 2: {}}}
     assert targets.figures_of(of_epochs(sweep=sweep), "cars", METHODS, THREE) == ["sweep", "generalisation"]

@@ -34,6 +34,7 @@ protocol:
     metrics: [R@1, R@2, MAP@R, NMI]
     table: [R@1, NMI]
     normalise: false
+    distances: train
 methods:
   untrained:
     label: Untrained
@@ -83,10 +84,11 @@ def test_both_checkpoints_are_embedded_and_evaluated(made):
         }
         for method in ("untrained", "triplet")
     }
-    assert shapes["untrained"] == {"query": (12, 32), "gallery": (18, 32)}
+    assert shapes["untrained"] == {"query": (12, 32), "gallery": (18, 32), "train": (30, 32)}
     assert shapes["triplet"] == {
         "query": (12, 16),
         "gallery": (18, 16),
+        "train": (30, 16),
         "best_on_test/query": (12, 16),
         "best_on_test/gallery": (18, 16),
     }
@@ -128,3 +130,6 @@ def test_running_again_does_nothing_and_evaluating_otherwise_trains_nothing(made
     planned = copied.planned()
     assert planned["evaluate_epochs"] == 3
     assert not {"train", "embed", "evaluate"} & set(planned)
+    copied.write("config/studies/letters.yaml", STUDY.replace("    distances: train\n", ""))
+    planned = copied.planned()
+    assert planned["embed"] == 4 and "train" not in planned

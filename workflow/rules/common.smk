@@ -285,6 +285,10 @@ def training_of(wildcards):
     return settings.training_part(run_of(wildcards))
 
 
+def embedding_of(wildcards):
+    return settings.embedding_part(run_of(wildcards))
+
+
 def weights_of(wildcards):
     """The file that a backbone starts from, if config/weights has it; its hash is a setting of the run."""
     backbone = run_of(wildcards)["model"]["backbone"]

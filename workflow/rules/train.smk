@@ -82,7 +82,7 @@ rule embed:
         runtime=growing(20),
         gpu=1 if GPU else 0,
     params:
-        configuration=training_of,
+        configuration=embedding_of,
         state=STATE,
     message:
         "Embedding the test images by {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"

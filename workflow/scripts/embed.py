@@ -7,7 +7,7 @@ import torch
 
 from recheck.data import transforms
 from recheck.data.fold import FoldData
-from recheck.data.splits import embedded
+from recheck.data.splits import embedded, paired_training_images
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
 from recheck.models.embedding import load_models
@@ -24,17 +24,19 @@ with job(snakemake):
     make_deterministic(config["deterministic"])
     device = own_device(config["device"], f"embed {snakemake.output[0]}")
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
-    roles = embedded(data.roles)
+    roles = {role: data.roles[role] for role in embedded(data.roles)}
+    of_training = configuration.get("distances") == "train"
+    also = {"train": paired_training_images(data.roles, data.labels)} if of_training else {}
     embeddings = {}
     # the run's model, and the best on the test set where there is one
     for prefix, model in load_models(
         source.model, configuration["model"], data_hashes(source.split, source.pack), device
     ):
-        for role in roles:
+        for role, images in (roles if prefix else roles | also).items():
             embeddings[f"{prefix}{role}"] = embed(
                 model,
                 data.images,
-                data.roles[role],
+                images,
                 transforms.build(configuration["transforms"]["eval"]),
                 configuration["sampler"]["batch"],
                 device,

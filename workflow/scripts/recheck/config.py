@@ -432,6 +432,12 @@ def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
     return part | ({"evaluation": how} if how else {})
 
 
+def embedding_part(resolved: dict[str, Any]) -> dict[str, Any]:
+    """The same, and whether training images are embedded too; where they are not, nothing is said of it."""
+    shown = resolved["evaluation"].get("distances", "test")
+    return training_part(resolved) | ({"distances": shown} if shown != "test" else {})
+
+
 def watched_metrics(selection: dict[str, Any]) -> dict[str, list[str]]:
     """The metrics of each role that a run is evaluated on while it is trained; those that select first."""
     found = {selection["role"]: [selection["metric"], *selection.get("also", [])]} if selection.get("role") else {}

@@ -128,6 +128,12 @@ def generalised(study: dict[str, Any], dataset: str) -> tuple[str, str] | None:
     return (f"train_{shared[0]}", f"{other}_{shared[0]}") if shared else None
 
 
+def _quoted(documents: list[dict[str, Any]], dataset: str, metric: str) -> bool:
+    """Whether a document has a value of a metric on a dataset."""
+    rows = [views for document in documents for views in document["values"].get(dataset, {}).values()]
+    return any(metric in metrics for views in rows for metrics in views.values())
+
+
 def figures_of(
     study: dict[str, Any], dataset: str, measured: Collection[str], documents: list[dict[str, Any]]
 ) -> list[str]:
@@ -139,10 +145,12 @@ def figures_of(
     variant = study.get("variant")
     bars = ["bars"] if BEST_ON_TEST in study.get("views", ()) else []
     asked = list(QUERY_FIGURES) if QUERY_VIEWS[0] in study.get("views", ()) else []
+    columns = generalised(study, dataset)
     if variant == PUBLISHED or not measured:
+        both = ["generalisation"] if columns and _quoted(documents, dataset, columns[0]) else []
         shown = ["sweep"] if study.get("sweep") else ["metrics", *bars]
-        return shown if quoted else []
-    watched = ["generalisation"] if generalised(study, dataset) else []
+        return [*shown, *both] if quoted else []
+    watched = ["generalisation"] if columns else []
     if study.get("sweep"):
         return ["sweep", *watched]
     both = {study["methods"][method].get("published_as", method) for method in quoted.intersection(measured)}

@@ -330,6 +330,26 @@ def embedded(roles: Collection[str]) -> tuple[str, ...]:
     return (*searched(roles, "test"), *queries)
 
 
+PAIRED_IMAGES = 20_000
+"""So many are enough for distances of pairs: there are 200 million."""
+
+
+def paired_training_images(fold: Roles, labels: np.ndarray) -> np.ndarray:
+    """The training images of a fold whose pairs are shown: all, or of many whole classes."""
+    train = np.asarray(fold["train"], np.int64)
+    return train[spread_classes(labels[train], PAIRED_IMAGES)]
+
+
+def spread_classes(labels: np.ndarray, limit: int) -> np.ndarray:
+    """Positions of the images of whole classes, evenly spread over the labels, about ``limit`` of them or all."""
+    classes, counts = np.unique(labels, return_counts=True)
+    if len(labels) <= limit:
+        return np.arange(len(labels))
+    wanted = max(2, int(limit / counts.mean()))
+    kept = classes[np.unique(np.linspace(0, len(classes) - 1, wanted).round().astype(int))]
+    return np.flatnonzero(np.isin(labels, kept))
+
+
 def check_disjoint(split: dict, labels: Iterable[int]) -> None:
     """Refuse a split in which an image has two roles, or a class two roles that the scheme keeps apart, in one fold."""
     labels = np.asarray(labels)

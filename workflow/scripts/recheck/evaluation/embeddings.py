@@ -1,4 +1,4 @@
-"""Embeddings on disk: one float32 matrix for each role (test, or query and gallery).
+"""Embeddings on disk: one float32 matrix for each role (test, or query and gallery; train, where it is shown).
 
 Those of the checkpoint that is best on the test set, where there is one, are in the same file with a prefix.
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from matplotlib.figure import Figure
 from recheck.config import RELEASED, resolve, watched_metrics
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
+from recheck.data.splits import paired_training_images, spread_classes
 from recheck.errors import UserError, nearest
 from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.search import Search, neighbours
-from recheck.evaluation.views import QUERY_VIEWS
+from recheck.evaluation.search import Search
+from recheck.evaluation.views import LAST_EPOCH, QUERY_VIEWS
 from recheck.files import read_json
 from recheck.report import (
     bars,
@@ -176,18 +178,22 @@ def figure(
     if name in ("map", "gallery"):
         return (_map if name == "map" else _gallery)(study, dataset, inputs, reference, files)
     if name == "distances":
-        shown = _shown(study, dataset, inputs, reference)
-        return distances.draw(shown.embeddings, shown.labels, **files)
+        what = protocol_of(study, dataset)["evaluation"].get("distances", "test")
+        shown = (_shown_training if what == "train" else _shown)(study, dataset, inputs, reference)
+        return distances.draw(shown.embeddings, shown.labels, what=_IMAGES[what], **files)
     if name in QUERY_FIGURES:
         draw = {"thresholds": thresholds.draw, "matches": matches.draw, "reliability": reliability.draw}[name]
         return draw(_query_sets(study, dataset, inputs), labels(study), **files)
     common = {"dataset": dataset, "labels": labels(study), "reference": reference, **files}
     if name == "generalisation":
+        columns, documents = generalised(study, dataset), tables.published(inputs.published)
         return generalisation.draw(
             results.read_histories(inputs.histories),
             dataset=dataset,
             labels=labels(study),
-            columns=generalised(study, dataset),
+            columns=columns,
+            published=_published_ends(study, dataset, documents, columns) if columns else None,
+            read_off=any(document.approximate for document in documents),
             values=swept(study) if study.get("sweep") else None,
             setting=(study.get("sweep") or {}).get("label", ""),
             **files,
@@ -226,6 +232,22 @@ def figure(
         quoted=tables.published(inputs.published),
         **common,
     )
+
+
+def _published_ends(
+    study: Mapping[str, Any], dataset: str, documents: Sequence[tables.Published], columns: tuple[str, str]
+) -> dict[str, tuple[float, float]]:
+    """What was published of the last epoch's training and other images, where both are."""
+    metrics = columns[0], columns[1].split("_", 1)[1]
+    found = {}
+    for document, method in product(documents, study["methods"]):
+        ends = tuple(document.value(dataset, method, LAST_EPOCH, metric) for metric in metrics)
+        if not np.isnan(ends).any():
+            found.setdefault(method, ends)
+    return found
+
+
+_IMAGES = {"test": "test", "train": "training"}
 
 
 def _drawn_metrics(study: Mapping[str, Any], shown: Sequence[str]) -> Sequence[str]:
@@ -272,7 +294,7 @@ def _drawn_metric(selection: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class _Shown:
-    """The test images and, by label, their embeddings under the untrained model and the best trained one."""
+    """Images and, by label, their embeddings under the untrained model and the best trained one."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -281,22 +303,47 @@ class _Shown:
     embeddings: dict[str, np.ndarray]
 
 
-def _shown(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> _Shown:
-    index = read_index(inputs.index)
-    images = results.test_images(read_json(inputs.split))
-    files = results.embedding_files(inputs.embeddings)
+def _shown(
+    study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None, with_gallery: bool = False
+) -> _Shown:
+    """The test images; of queries and a gallery the queries, and with ``with_gallery`` the gallery behind them."""
     embeddings = {}
-    for method in (reference, best(study, dataset, inputs, reference)):
-        if method in files:
-            settings = resolve(study, dataset, method)
-            unit = settings["evaluation"].get("normalise", True)
-            embeddings[labels(study)[method]] = results.concatenated_view(
-                files[method], settings.get("reduction"), unit
-            )
-    if not embeddings:
+    for method, files in _compared(study, dataset, inputs, reference).items():
+        settings = resolve(study, dataset, method)
+        unit = settings["evaluation"].get("normalise", True)
+        embeddings[labels(study)[method]] = results.concatenated_view(
+            files, settings.get("reduction"), unit, with_gallery
+        )
+    return _shown_images(results.test_images(read_json(inputs.split), with_gallery), embeddings, inputs)
+
+
+def _shown_training(study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None) -> _Shown:
+    """The training images of the first fold that were embedded."""
+    embeddings = {}
+    for method, files in _compared(study, dataset, inputs, reference).items():
+        own = read_embeddings(files[0])
+        if "train" not in own:
+            raise UserError(f"{files[0]} has no training images: delete it and run again, it will be made anew.")
+        embeddings[labels(study)[method]] = own["train"]
+    images = paired_training_images(read_json(inputs.split)["folds"][0], read_index(inputs.index)["label"].to_numpy())
+    return _shown_images(images, embeddings, inputs)
+
+
+def _compared(
+    study: Mapping[str, Any], dataset: str, inputs: Inputs, reference: str | None
+) -> dict[str, list[str | Path]]:
+    """The files of the untrained method, if there is one, and of the best trained one."""
+    files = results.embedding_files(inputs.embeddings)
+    methods = [method for method in (reference, best(study, dataset, inputs, reference)) if method in files]
+    if not methods:
         raise UserError(
             f"No embeddings of dataset '{dataset}' to show: evaluate a method of study '{study['name']}' first."
         )
+    return {method: files[method] for method in methods}
+
+
+def _shown_images(images: np.ndarray, embeddings: dict[str, np.ndarray], inputs: Inputs) -> _Shown:
+    index = read_index(inputs.index)
     own = index["label"].to_numpy()[images]
     return _Shown(images, own, results.class_names(index), results.class_groups(index), embeddings)
 
@@ -317,7 +364,7 @@ def lead_metric(study: Mapping[str, Any], dataset: str) -> str:
 
 def _map(study, dataset: str, inputs: Inputs, reference: str | None, files: dict[str, str | Path]) -> Figure:
     shown = _shown(study, dataset, inputs, reference)
-    part = figures.spread_classes(shown.labels, figures.MAP_IMAGES)
+    part = spread_classes(shown.labels, figures.MAP_IMAGES)
     images, labels_here = shown.images[part], shown.labels[part]
     chosen = figures.highlighted_classes(labels_here, shown.groups)
     pack = PackedImages(inputs.pack)
@@ -334,14 +381,12 @@ def _map(study, dataset: str, inputs: Inputs, reference: str | None, files: dict
 
 
 def _gallery(study, dataset: str, inputs: Inputs, reference: str | None, files: dict[str, str | Path]) -> Figure:
-    shown = _shown(study, dataset, inputs, reference)
+    shown = _shown(study, dataset, inputs, reference, with_gallery=True)
+    asking = np.arange(len(results.test_images(read_json(inputs.split))))
     last = list(shown.embeddings.values())[-1]
-    right = shown.labels[neighbours(last, 1)[:, 0]] == shown.labels
-    queries = gallery.choose_queries(shown.labels, right, QUERIES)
-    found = {
-        label: Search(vectors).nearest(vectors[queries], NEIGHBOURS, own=queries)
-        for label, vectors in shown.embeddings.items()
-    }
+    right = shown.labels[_found(last, asking, len(asking), 1)[:, 0]] == shown.labels[asking]
+    queries = gallery.choose_queries(shown.labels[asking], right, QUERIES)
+    found = {label: _found(vectors, queries, len(asking), NEIGHBOURS) for label, vectors in shown.embeddings.items()}
     pack = PackedImages(inputs.pack)
     return gallery.draw(
         lambda position: np.asarray(pack.image(int(shown.images[position]))),
@@ -351,6 +396,16 @@ def _gallery(study, dataset: str, inputs: Inputs, reference: str | None, files: 
         names=shown.names,
         **files,
     )
+
+
+def _found(vectors: np.ndarray, rows: np.ndarray, queries: int, count: int) -> np.ndarray:
+    """Which rows are nearest: of the gallery behind the first ``queries`` rows, or if there is none, of all others."""
+    if queries < len(vectors):
+        return queries + Search(vectors[queries:]).nearest(vectors[rows], count)
+    search = Search(vectors)
+    if len(rows) == queries:
+        search.pair_up(count)
+    return search.nearest(None, count, rows)
 
 
 def page(

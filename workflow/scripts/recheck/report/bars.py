@@ -27,7 +27,7 @@ DOUBT = "*"
 def draw(
     table: pd.DataFrame, *, views: Sequence[str], metrics: Sequence[str], png: str | Path, svg: str | Path
 ) -> Figure:
-    """One panel a metric, one row a method that has any value, from the frame of a table.
+    """One panel a metric and one row a method that has any value, from the frame of a table.
 
     The axis starts at 0, where bars have to; the numbers tell small differences.
     """
@@ -37,6 +37,7 @@ def draw(
     labels = dict(table[there].drop_duplicates("method")[["method", "label"]].itertuples(index=False, name=None))
     if not labels:
         return note("There is no value to draw a bar of.", png, svg)
+    metrics = [metric for metric in metrics if there[table["metric"] == metric].any()]
     measured = bool(table["mean"].notna().any())
     views = [view for view in views if there[table["view"] == view].any()]
     places = dict(zip(views, PLACES if len(views) > 1 else [{**PLACES[0], "y": 0}], strict=True))

@@ -11,13 +11,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 from scipy.special import betaln
 
-from recheck.report.figures import spread_classes
+from recheck.data.splits import PAIRED_IMAGES, spread_classes
 from recheck.report.style import BLUE, GREY, VERMILLION, plt, save, styled
 
 BINS, LARGEST, UNDER_THE_ROOT = 1000, 2.0, 1e-5
 BLOCK = 512
-IMAGES = 20_000
-"""Of a larger set whole classes are taken, about so many images: 200 million pairs tell enough."""
 
 
 class Histogram(NamedTuple):
@@ -57,13 +55,22 @@ def density(distance: np.ndarray, dimension: int) -> np.ndarray:
     return np.exp(logarithm - (dimension - 2) * np.log(2) - betaln(half, half))
 
 
-def draw(embeddings: Mapping[str, np.ndarray], labels: np.ndarray, *, png: str | Path, svg: str | Path) -> Figure:
+def draw(
+    embeddings: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    *,
+    png: str | Path,
+    svg: str | Path,
+    what: str = "test",
+) -> Figure:
     """One panel an entry of ``embeddings`` (label -> array in the same order), numbers of pairs on a log scale.
+
+    ``what`` says which images they are. Of a larger set whole classes are taken.
 
     Chance is the number of pairs times the density, for as many dimensions as the embeddings have; it is drawn where it
     is a pair or more.
     """
-    part = spread_classes(labels, IMAGES)
+    part = spread_classes(labels, PAIRED_IMAGES)
     with styled():
         figure, axes = plt.subplots(
             1,
@@ -80,7 +87,7 @@ def draw(embeddings: Mapping[str, np.ndarray], labels: np.ndarray, *, png: str |
             axis.stairs(found.positives, np.linspace(0, LARGEST, BINS + 1), color=BLUE, lw=1.1)
             seen = by_chance >= 1
             axis.plot(centres()[seen], by_chance[seen], color=VERMILLION, lw=1.4, ls=(0, (4, 2)))
-            axis.set(yscale="log", xlim=(0, LARGEST), title=label, xlabel="distance of two images")
+            axis.set(yscale="log", xlim=(0, LARGEST), title=label, xlabel=f"distance of two {what} images")
         axes[0, 0].set_ylim(bottom=0.7)
         axes[0, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes[0, 0].set_ylabel(f"pairs in a bin of {LARGEST / BINS:g}")

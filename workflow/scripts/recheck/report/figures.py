@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ from recheck.report.tables import Published, view_name
 PANELS_A_ROW = 4
 RECALL_LINES, LOG_LOSS = 10, 30
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+# Of percent, with room for a mark.
+MOST = 100.4
 MAP_IMAGES, MAP_CLASSES, MAP_TILE, LEGEND_COLUMNS = 2500, 11, 0.17, 4
 
 
@@ -51,9 +54,14 @@ def metrics(
     quoted: Sequence[Published] = (),
     title: str = "",
 ) -> Figure:
-    """One panel a metric, one line a method: every view with its interval, its folds, and the published value."""
+    """One panel a metric that has any value, one line a method: every view with its interval, its folds, and the
+    published value."""
     summary, folds = summary[summary["dataset"] == dataset], folds[folds["dataset"] == dataset]
     methods = list(labels)
+    rows = list(product(quoted, methods, views))
+    known = {metric: [document.value(dataset, *row, metric) for document, *row in rows] for metric in metrics}
+    there = [own for own in metrics if (summary["metric"] == own).any() or not np.isnan(known[own]).all()]
+    metrics = there or metrics
     with styled():
         figure, axes = plt.subplots(
             1,
@@ -81,8 +89,8 @@ def metrics(
                     )
             axis.set_title(metric)
             axis.set_xlabel("percent")
-            low, high = axis.get_xlim()
-            axis.set_xticks([tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= min(high, 100)])
+            axis.xaxis.set_major_locator(MaxNLocator(5))
+            axis.set_xlim(right=min(axis.get_xlim()[1], MOST))
             striped(axis, len(methods))
         axes[0, 0].set_yticks(range(len(methods)), list(labels.values()))
         named = labels.get(reference) if reference in set(summary["method"]) else None
@@ -311,16 +319,6 @@ def _recall_line(axis: Axes, part: pd.DataFrame, view: str, method: str, label: 
         low, high = ((100 * rows["mean"] + sign * half).clip(0, 100) for sign in (-1, 1))
         axis.fill_between(rows["k"], low, high, color=style["color"], alpha=0.15, lw=0)
     return line
-
-
-def spread_classes(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Positions of the images of whole classes, evenly spread over the labels, about ``limit`` of them or all."""
-    classes, counts = np.unique(labels, return_counts=True)
-    if len(labels) <= limit:
-        return np.arange(len(labels))
-    wanted = max(2, int(limit / counts.mean()))
-    kept = classes[np.unique(np.linspace(0, len(classes) - 1, wanted).round().astype(int))]
-    return np.flatnonzero(np.isin(labels, kept))
 
 
 def project(embeddings: np.ndarray, seed: int = 0) -> np.ndarray:

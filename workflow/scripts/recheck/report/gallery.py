@@ -16,7 +16,7 @@ RIGHT, WRONG = "#009E73", "#D55E00"
 CHECK, CROSS = "\N{CHECK MARK}", "\N{BALLOT X}"
 # Sizes in inches: the drawing's coordinates are inches too, so that type and frames keep their proportions.
 TILE, GAP, NAME, MARGIN, INSET, PIXELS = 0.86, 0.14, 0.3, 0.15, 0.05, 128
-LABEL, QUERY = 1.3, 1.2
+LABEL, QUERY, QUERY_NAME = 1.3, 1.2, 0.36
 NAME_SIZE, CHARACTERS = 6.5, 14
 EVERY_NTH_FAILS = 3
 
@@ -59,7 +59,7 @@ def draw(
     """
     ranks = max(found.shape[1] for found in neighbours.values())
     row = TILE + NAME
-    block = len(neighbours) * row
+    block = max(len(neighbours) * row, QUERY + QUERY_NAME)
     left = MARGIN + QUERY + GAP + LABEL
     width = left + ranks * (TILE + GAP) + MARGIN
     top = 0.75 if title else 0.45

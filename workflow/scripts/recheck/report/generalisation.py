@@ -40,29 +40,34 @@ def draw(
     svg: str | Path,
     values: Mapping[str, Sequence[tuple[float, str]]] | None = None,
     setting: str = "",
+    published: Mapping[str, tuple[float, float]] | None = None,
+    read_off: bool = False,
 ) -> Figure:
     """A curve a method over its epochs, or, with ``values`` (label -> [(value, row)]), over the values of a setting.
 
-    ``columns`` are the history's, of the training images and of others.
+    ``columns`` are the history's, of the training images and of others. ``published`` has the same two of a row's last
+    epoch, in percent; ``read_off`` says that they were read off a plot.
     """
-    histories = histories[histories["dataset"] == dataset]
-    if columns is None or not set(columns) <= set(histories) or histories[list(columns)].dropna().empty:
+    histories, published = histories[histories["dataset"] == dataset], published or {}
+    measured = columns and set(columns) <= set(histories) and not histories[list(columns)].dropna().empty
+    if not columns or not (measured or published):
         return note("No run was evaluated on its training images, so there is nothing to compare with.", png, svg)
+    if not measured:
+        histories = histories.reindex(columns=["method", "seed", "fold", "epoch", *columns])
     with styled():
         figure, axis = plt.subplots(figsize=(7.6, 4.8), layout="constrained")
-        handles = []
         if values:
-            drawn = {label: _ends(histories, points, columns) for label, points in values.items()}
-            drawn = {label: points for label, points in drawn.items() if points}
-            for number, (label, points) in enumerate(drawn.items()):
-                handles.append(_over_values(axis, points, label, number, len(drawn) <= NAMED_POINTS))
+            handles = _over_values(axis, histories, columns, values, published)
             handles.append(Line2D([], [], ls="", label=f"numbers: {setting[:1].lower()}{setting[1:]}"))
         else:
-            paths = {label: path_of(histories, method, columns) for method, label in labels.items()}
-            drawn = {label: path for label, path in paths.items() if len(path)}
-            handles += [_over_epochs(axis, path, label, number) for number, (label, path) in enumerate(drawn.items())]
+            handles = _over_epochs(axis, histories, columns, labels, published)
             star = {"color": GREY, "marker": "*", "ls": "", "ms": 11, "mec": "white"}
-            handles.append(Line2D([], [], label="last evaluated epoch", **star))
+            handles += [Line2D([], [], label="last evaluated epoch", **star)] if measured else []
+        if published:
+            label = "published, read off a plot" if read_off else "published"
+            handles.append(Line2D([], [], color=GREY, marker="o", mfc="white", ls="", ms=7, label=label))
+        if not measured:
+            figure.suptitle("Published values, quoted: nothing was measured here", fontsize=11, fontweight="bold")
         role, metric = columns[1].split("_", 1)
         axis.set(xlabel=f"{metric} on training images (%)", ylabel=f"{metric} on {_NAMES.get(role, role)} images (%)")
         axis.margins(0.06)
@@ -73,29 +78,60 @@ def draw(
 _NAMES = {"val": "validation"}
 
 
-def _over_epochs(axis: Axes, path: pd.DataFrame, label: str, number: int) -> Line2D:
-    colour = line_of(number)["color"]
-    train, other = path.iloc[:, 0], path.iloc[:, 1]
-    style = {"lw": 1.4, "ms": 4.5, "markevery": max(1, len(path) // MARKS), "label": label, **line_of(number)}
-    (line,) = axis.plot(train, other, zorder=2, **style)
-    axis.plot(train.iloc[-1], other.iloc[-1], "*", color=colour, ms=13, mec="white", mew=0.8, zorder=4)
-    return line
+def _over_epochs(
+    axis: Axes,
+    histories: pd.DataFrame,
+    columns: Sequence[str],
+    labels: Mapping[str, str],
+    published: Mapping[str, tuple[float, float]],
+) -> list[Line2D]:
+    """Curves with a star at the end, hollow marks for what was published, and what the legend says of each method."""
+    paths = {method: path_of(histories, method, columns) for method in labels}
+    drawn = [method for method in labels if len(paths[method]) or method in published]
+    handles = []
+    for number, method in enumerate(drawn):
+        path, look = paths[method], line_of(number)
+        star = {"color": look["color"], "marker": "*", "ls": "", "ms": 13, "mec": "white", "mew": 0.8, "zorder": 4}
+        if len(path):
+            style = {"lw": 1.4, "ms": 4.5, "markevery": max(1, len(path) // MARKS)}
+            axis.plot(path.iloc[:, 0], path.iloc[:, 1], zorder=2, **style, **look)
+            axis.plot(path.iloc[-1:, 0], path.iloc[-1:, 1], **star)
+        if method in published:
+            axis.plot(*published[method], ls="", ms=8, mfc="white", mew=1.4, zorder=3, **look)
+        handles.append(Line2D([], [], lw=1.4 if len(path) else 0, ms=4.5, label=labels[method], **look))
+    return handles
+
+
+def _over_values(
+    axis: Axes,
+    histories: pd.DataFrame,
+    columns: Sequence[str],
+    values: Mapping[str, Sequence[tuple[float, str]]],
+    published: Mapping[str, tuple[float, float]],
+) -> list[Line2D]:
+    """Lines from value to value, filled marks for what was measured and hollow ones for what was published."""
+    measured = {label: _ends(histories, points, columns) for label, points in values.items()}
+    quoted = {
+        label: [(value, published[row]) for value, row in sorted(points) if row in published]
+        for label, points in values.items()
+    }
+    drawn = [label for label in values if measured[label] or quoted[label]]
+    handles = []
+    for number, label in enumerate(drawn):
+        look = {"ms": 6, **line_of(number)}
+        handles.append(Line2D([], [], lw=1.3, label=label, **look))
+        for points, kind in ((measured[label], {"ls": "-"}), (quoted[label], {"ls": ":", "mfc": "white"})):
+            if points:
+                axis.plot(*zip(*(end for _, end in points), strict=True), lw=1.3, zorder=3, **look, **kind)
+                named = points if len(drawn) <= NAMED_POINTS else [points[0], *points[1:][-1:]]
+                for value, end in named:
+                    place = {"xytext": (4, 5), "textcoords": "offset points"}
+                    axis.annotate(f"{value:g}", end, fontsize=8, color=look["color"], zorder=4, **place)
+    return handles
 
 
 def _ends(
     histories: pd.DataFrame, points: Sequence[tuple[float, str]], columns: Sequence[str]
-) -> list[tuple[float, pd.Series]]:
+) -> list[tuple[float, tuple[float, float]]]:
     ends = [(value, end_of(histories, row, columns)) for value, row in sorted(points)]
-    return [(value, end) for value, end in ends if end is not None]
-
-
-def _over_values(
-    axis: Axes, points: Sequence[tuple[float, pd.Series]], label: str, number: int, name_all: bool
-) -> Line2D:
-    x, y = [end.iloc[0] for _, end in points], [end.iloc[1] for _, end in points]
-    (line,) = axis.plot(x, y, ls="-", lw=1.3, ms=6, label=label, zorder=3, **line_of(number))
-    named = points if name_all else [points[0], *points[1:][-1:]]
-    for value, end in named:
-        place = {"xytext": (4, 5), "textcoords": "offset points"}
-        axis.annotate(f"{value:g}", tuple(end), fontsize=8, color=line.get_color(), zorder=4, **place)
-    return line
+    return [(value, tuple(end)) for value, end in ends if end is not None]

@@ -4,7 +4,7 @@ This is the one place that knows how a path of the results tree tells study, dat
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,14 +181,18 @@ def embedding_files(paths: Iterable[str | Path]) -> dict[str, list[str | Path]]:
 
 
 def concatenated_view(
-    paths: Sequence[str | Path], reduction: Mapping[str, Any] | None = None, unit: bool = True
+    paths: Sequence[str | Path],
+    reduction: Mapping[str, Any] | None = None,
+    unit: bool = True,
+    with_gallery: bool = False,
 ) -> np.ndarray:
-    """The test embeddings (of queries, where there is a gallery) as the concatenated view searches them.
+    """The test embeddings as the concatenated view searches them.
 
-    ``paths`` are the files of all folds of one seed.
+    Where there is a gallery, those of the queries, and ``with_gallery`` also of the gallery behind them. ``paths`` are
+    the files of all folds of one seed.
     """
     found = [read_embeddings(path) for path in paths]
-    folds = [own["test"] if "test" in own else own["query"] for own in found]
+    folds = [np.concatenate([own[role] for role in _shown_roles(own, with_gallery)]) for own in found]
     return concatenated(folds, reduction, place(paths[0]).seed, unit)
 
 
@@ -207,9 +211,13 @@ def class_groups(index: pd.DataFrame) -> dict[int, str]:
     return {int(label): name for label, name in zip(first["label"], first["super_label"], strict=True) if name}
 
 
-def test_images(split: Mapping[str, Any]) -> np.ndarray:
-    """Indices of the test images, or queries; a figure over all folds needs them to be the same in each."""
-    folds = [fold[searched(fold, "test")[0]] for fold in split["folds"]]
+def _shown_roles(roles: Collection[str], with_gallery: bool) -> tuple[str, ...]:
+    return searched(roles, "test")[: 2 if with_gallery else 1]
+
+
+def test_images(split: Mapping[str, Any], with_gallery: bool = False) -> np.ndarray:
+    """Indices of the test images, or queries (then gallery); a figure over all folds needs the same in each."""
+    folds = [[image for role in _shown_roles(fold, with_gallery) for image in fold[role]] for fold in split["folds"]]
     if any(fold != folds[0] for fold in folds[1:]):
         raise UserError(
             "The folds of this split have different test images, so their embeddings cannot be shown in one."

@@ -31,8 +31,8 @@ class ContextualLoss(nn.Module):
         detach_expansion: bool | None = None,
     ):
         super().__init__()
-        if variant not in VARIANTS:
-            raise UserError(f"contextual loss: there is no variant {variant}; they have the numbers 0 to 10.")
+        if not isinstance(variant, int) or isinstance(variant, bool) or variant not in VARIANTS:
+            raise UserError(f"contextual loss: there is no variant {variant!r}; they have the numbers 0 to 10.")
         given: dict[str, Any] = {
             "eps": eps,
             "step": step,

@@ -1,5 +1,6 @@
 """How much two images of a batch have their neighbours in common."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -87,13 +88,19 @@ class ContextualSimilarity:
         detach_expansion: bool = False,
     ):
         chosen = {"step": step, "intersection": intersection, "conjunction": conjunction}
+        chosen |= {"expansion": expansion, "detach_counts": detach_counts, "detach_expansion": detach_expansion}
         for name, value in chosen.items():
             if value not in SWITCHES[name]:
-                raise UserError(
-                    f"contextual similarity: '{name}' can't be '{value}'; {nearest(value, SWITCHES[name])}."
-                )
-        if k < 2:
-            raise UserError(f"contextual similarity: 'k' is {k}, but half of it must be a neighbour: choose 2 or more.")
+                known = nearest(str(value), map(str, SWITCHES[name]))
+                raise UserError(f"contextual similarity: '{name}' can't be '{value}'; {known}.")
+        if isinstance(k, bool) or not isinstance(k, int) or k < 2:
+            raise UserError(
+                f"contextual similarity: 'k' is {k!r}, but half of it must be a neighbour: take a whole number from 2."
+            )
+        for name, value, least in (("eps", eps, 0), ("temperature", temperature, 1e-12)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+                above = "from 0" if name == "eps" else "above 0"
+                raise UserError(f"contextual similarity: '{name}' must be a number {above}, not {value!r}.")
         if conjunction == "min" and step != "heuristic":
             raise UserError("contextual similarity: 'conjunction: min' is for memberships 0 and 1: 'step: heuristic'.")
         self.k, self.eps = k, eps

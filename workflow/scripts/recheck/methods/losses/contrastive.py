@@ -5,10 +5,14 @@ from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.losses import ContrastiveLoss
 from torch import nn
 
+from recheck.methods.losses.arguments import checked_number
 
-def cosine_contrastive(pos_margin: float, neg_margin: float) -> ContrastiveLoss:
+
+def cosine_contrastive(pos_margin: float, neg_margin: float, loss: nn.Module) -> ContrastiveLoss:
     """Mean of the positive ones of relu(pos_margin − S) over pairs of a class, plus that of relu(S − neg_margin) over
-    the others; either is 0 if there are none."""
+    the others; either is 0 if there are none. It is a part of ``loss``."""
+    for key, margin in (("pos_margin", pos_margin), ("neg_margin", neg_margin)):
+        checked_number(key, margin, loss)
     return ContrastiveLoss(pos_margin=pos_margin, neg_margin=neg_margin, distance=CosineSimilarity())
 
 
@@ -17,7 +21,8 @@ class WithContrastive(nn.Module):
 
     def __init__(self, loss: nn.Module, weight: float = 0.5, pos_margin: float = 0.9, neg_margin: float = 0.6):
         super().__init__()
-        self.loss, self.contrastive, self.weight = loss, cosine_contrastive(pos_margin, neg_margin), weight
+        self.loss, self.contrastive = loss, cosine_contrastive(pos_margin, neg_margin, self)
+        self.weight = checked_number("weight", weight, self)
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return (1 - self.weight) * self.loss(embeddings, labels) + self.weight * self.contrastive(embeddings, labels)

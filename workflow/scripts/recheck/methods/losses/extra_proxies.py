@@ -2,6 +2,8 @@
 
 from pytorch_metric_learning.losses import ProxyAnchorLoss, ProxyNCALoss
 
+from recheck.methods.losses.arguments import checked_count
+
 
 class _ExtraProxies:
     """The released code of the contextual study took the number of images for the number of classes, so thousands of
@@ -9,6 +11,7 @@ class _ExtraProxies:
     """
 
     def __init__(self, num_classes: int, embedding_size: int, extra_proxies: int, **kwargs):
+        checked_count("extra_proxies", extra_proxies, self, least=0)
         super().__init__(num_classes=num_classes + extra_proxies, embedding_size=embedding_size, **kwargs)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from recheck.methods.losses.arguments import checked_number
 from recheck.methods.losses.contextual import ContextualLoss
 from recheck.methods.losses.contrastive import cosine_contrastive
 from recheck.methods.losses.similarity_regulariser import SimilarityRegulariser
@@ -26,8 +27,10 @@ class HybridLoss(ContextualLoss):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.w_context, self.w_contrastive, self.w_reg = w_context, w_contrastive, w_reg
-        self.contrastive = cosine_contrastive(pos_margin, neg_margin)
+        self.w_context = checked_number("w_context", w_context, self)
+        self.w_contrastive = checked_number("w_contrastive", w_contrastive, self)
+        self.w_reg = checked_number("w_reg", w_reg, self)
+        self.contrastive = cosine_contrastive(pos_margin, neg_margin, self)
         self.regulariser = SimilarityRegulariser(target)
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -3,9 +3,10 @@
 import torch
 
 from recheck.errors import UserError
+from recheck.methods.losses.arguments import checked_number
 from recheck.methods.losses.log_sum_exp import log_sum_exp
 from recheck.methods.losses.masked import masked_max, masked_min
-from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number
+from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss
 
 
 class MinedMultiSimilarityLoss(PerAnchorLoss):

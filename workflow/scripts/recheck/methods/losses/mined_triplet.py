@@ -4,8 +4,9 @@ import torch
 from torch.nn.functional import softplus
 
 from recheck.errors import UserError
+from recheck.methods.losses.arguments import checked_number, chosen
 from recheck.methods.losses.masked import Extreme, masked_max, masked_min
-from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number, chosen
+from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss
 
 
 class MinedTripletLoss(PerAnchorLoss):

@@ -1,13 +1,13 @@
 """What the losses of TensorFlow Similarity share: one value for each image, and two states of that library."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from recheck.errors import UserError, nearest
+from recheck.errors import UserError
+from recheck.methods.losses.arguments import chosen
 
 MATHS = ("fixed", "legacy")
 
@@ -54,19 +54,3 @@ def pairs_of(embeddings: torch.Tensor, labels: torch.Tensor) -> Pairs:
     same = labels[:, None] == labels[None]
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     return Pairs((1 - unit @ unit.T).clamp(min=0), same & ~itself, ~same)
-
-
-def chosen(key: str, value: str, known: Iterable[str], loss: nn.Module) -> str:
-    """``value``, if it is one of the ``known`` words."""
-    if value not in known:
-        hint = nearest(str(value), known)
-        raise UserError(f"'{key}' of the loss '{type(loss).__name__}' can't be {value!r}: {hint}.")
-    return value
-
-
-def checked_number(key: str, value: float, loss: nn.Module, above: float = -torch.inf) -> float:
-    """``value``, if it is a number above ``above``."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < torch.inf:
-        least = "" if above == -torch.inf else f" above {above:g}"
-        raise UserError(f"'{key}' of the loss '{type(loss).__name__}' must be a number{least}, not {value!r}.")
-    return value

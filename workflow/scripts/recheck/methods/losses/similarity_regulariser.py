@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
+from recheck.methods.losses.arguments import checked_number
+
 
 class SimilarityRegulariser(nn.Module):
     """(mean of S − target)², over all n² cosine similarities, the diagonal included.
@@ -13,7 +15,7 @@ class SimilarityRegulariser(nn.Module):
 
     def __init__(self, target: float):
         super().__init__()
-        self.target = target
+        self.target = checked_number("target", target, self)
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
         return ((normalize(embeddings).mean(dim=0) ** 2).sum() - self.target) ** 2
@@ -25,7 +27,8 @@ class WithSimilarityRegulariser(nn.Module):
     def __init__(self, loss: nn.Module, weight: float, target: float, base_weight: float = 1.0):
         super().__init__()
         self.loss, self.regulariser = loss, SimilarityRegulariser(target)
-        self.weight, self.base_weight = weight, base_weight
+        self.weight = checked_number("weight", weight, self)
+        self.base_weight = checked_number("base_weight", base_weight, self)
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor, *mined) -> torch.Tensor:
         return self.base_weight * self.loss(embeddings, labels, *mined) + self.weight * self.regulariser(embeddings)

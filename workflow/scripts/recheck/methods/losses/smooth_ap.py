@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from recheck.methods.losses.arguments import checked_number
 from recheck.methods.losses.cosine import cosine_similarities, same_class
 
 LIMIT = 50.0
@@ -24,7 +25,7 @@ class SmoothAPLoss(nn.Module):
 
     def __init__(self, temperature: float = 0.01):
         super().__init__()
-        self.temperature = temperature
+        self.temperature = checked_number("temperature", temperature, self, above=0)
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return 1 - self.average_precision(embeddings, labels).mean()

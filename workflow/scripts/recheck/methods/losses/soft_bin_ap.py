@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from recheck.methods.losses.arguments import checked_count
 from recheck.methods.losses.cosine import cosine_similarities, same_class
 
 
@@ -15,7 +16,7 @@ class SoftBinAPLoss(nn.Module):
 
     def __init__(self, bins: int = 20):
         super().__init__()
-        self.bins = bins
+        self.bins = checked_count("bins", bins, self, least=2)
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         scores, same = cosine_similarities(embeddings), same_class(labels)

@@ -2,8 +2,9 @@
 
 import torch
 
+from recheck.methods.losses.arguments import checked_number
 from recheck.methods.losses.log_sum_exp import log_sum_exp
-from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss, checked_number
+from recheck.methods.losses.per_anchor import Pairs, PerAnchorLoss
 
 
 class TwoSidedCircleLoss(PerAnchorLoss):

@@ -4,7 +4,7 @@ import numpy as np
 
 from recheck.errors import UserError
 from recheck.methods.samplers.batches import cut
-from recheck.methods.samplers.classes import choose, classes_in, positions_by_class
+from recheck.methods.samplers.classes import choose, classes_in, counted, positions_by_class
 
 
 class BalancedRounds:
@@ -18,6 +18,7 @@ class BalancedRounds:
     """
 
     def __init__(self, labels: np.ndarray, batch: int, per_class: int = 4, classes: int = 96):
+        counted("BalancedRounds", batch=batch, per_class=per_class, classes=classes)
         self.batch, self.per_class = batch, per_class
         self.members = positions_by_class(labels)
         together = classes_in(batch, per_class)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from recheck.errors import UserError
-from recheck.methods.samplers.classes import choose, classes_in, positions_by_class
+from recheck.methods.samplers.classes import choose, classes_in, counted, positions_by_class
 
 
 class Hierarchical:
@@ -28,6 +28,8 @@ class Hierarchical:
         per_class: int = 4,
         cap: int | None = None,
     ):
+        most = {} if cap is None else {"cap": cap}
+        counted("Hierarchical", batch=batch, batches=batches, per_class=per_class, **most)
         if batch % 2:
             raise UserError(f"sampler: 'batch' {batch} has no halves.")
         self.per_class, self.cap = per_class, cap

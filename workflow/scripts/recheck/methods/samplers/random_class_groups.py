@@ -3,7 +3,7 @@
 import numpy as np
 
 from recheck.errors import UserError
-from recheck.methods.samplers.classes import choose, classes_in, positions_by_class
+from recheck.methods.samplers.classes import choose, classes_in, counted, positions_by_class
 
 
 class RandomClassGroups:
@@ -14,6 +14,8 @@ class RandomClassGroups:
     """
 
     def __init__(self, labels: np.ndarray, batch: int, tries: int, per_class: int = 4, cap: int | None = None):
+        most = {} if cap is None else {"cap": cap}
+        counted("RandomClassGroups", batch=batch, tries=tries, per_class=per_class, **most)
         self.per_class, self.tries, self.cap = per_class, tries, cap
         self.members = positions_by_class(labels)
         self.together = classes_in(batch, per_class)
