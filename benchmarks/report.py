@@ -16,7 +16,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER.parent / "docs" / "performance.md"
 SECTIONS = ("training", "loading", "retrieval", "losses", "dag", "startup", "quickstart")
-PACKAGES = ("torch", "torchvision", "pytorch-metric-learning", "faiss-cpu", "numpy", "snakemake")
+PACKAGES = ("torch", "torchvision", "pytorch-metric-learning", "faiss-gpu", "faiss-cpu", "numpy", "snakemake")
 GOAL = "- Goal: "
 
 
