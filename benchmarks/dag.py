@@ -168,8 +168,8 @@ def described(seeds: list[int], repeats: int, chosen_studies: list[str]) -> str:
         goal(f"{jobs} jobs ÷ a trivial Snakefile with as many jobs of one file", to_jobs, 2, least=False),
         goal(f"seconds to plan {jobs} jobs", wall, 60, least=False, digits=1),
         "",
-        "Nearly all of it is Snakemake's own work for each file and each job (messages, scripts and environments, which a",
-        "trivial Snakefile does not have, are looked up anew for every job).",
+        "Nearly all of it is Snakemake's own work for each file and each job (messages, scripts and environments,",
+        "which a trivial Snakefile does not have, are looked up anew for every job).",
         "",
     ]
     return "\n".join(lines)
