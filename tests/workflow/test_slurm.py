@@ -18,16 +18,40 @@ QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20
 SITE = "'--signal=TERM@180'"
 RESULTS = ("table.md", "table.csv", "table.tex")
 
-# As slow as the test wants: what it computes does not depend on it.
-PACED = """
-import os, time
+# Losses that wait for an event of the cluster, never for a time. What they compute is what the plain loss computes.
+WAITING = """
+import signal, time
+from pathlib import Path
 from pytorch_metric_learning.losses import TripletMarginLoss
 
 
-class Paced(TripletMarginLoss):
+class Waiting(TripletMarginLoss):
+    \"\"\"Waits once, where `events` says that it is disturbed and in its step after the first epoch's four.\"\"\"
+
+    def __init__(self, name, margin=0.05):
+        super().__init__(margin)
+        self.name, self.steps = name, 0
+
     def forward(self, *arguments):
-        time.sleep(float(os.environ.get("PACE", 0)))
+        self.steps += 1
+        waits, waited = (Path("events") / f"{self.name}_{what}" for what in ("waits", "waited"))
+        if waits.exists() and self.steps == 5 and not waited.exists():
+            waited.touch()
+            self.wait()
         return super().forward(*arguments)
+
+
+class UntilTerm(Waiting):
+    def wait(self):
+        stop = signal.getsignal(signal.SIGTERM).__self__  # the run's own StopRequest
+        while stop.signal_number is None:
+            time.sleep(0.1)
+
+
+class ForEver(Waiting):
+    def wait(self):
+        while True:
+            time.sleep(1)
 
 
 class Hopeless(TripletMarginLoss):
@@ -36,10 +60,11 @@ class Hopeless(TripletMarginLoss):
 """
 METHODS = """
 methods:
-  late: {label: Late, folds: 1, loss: {class: "paced:Paced"}, schedule: {epochs: 3, steps_per_epoch: 8}}
-  killed: {label: Killed, folds: 1, loss: {class: "paced:Paced"}, schedule: {epochs: 3, steps_per_epoch: 4}}
-  hopeless: {label: Hopeless, folds: 1, loss: {class: "paced:Hopeless"}}
+  late: {label: Late, folds: 1, loss: {class: "waiting:UntilTerm", name: late}}
+  killed: {label: Killed, folds: 1, loss: {class: "waiting:ForEver", name: killed}}
+  hopeless: {label: Hopeless, folds: 1, loss: {class: "waiting:Hopeless"}}
 """
+SCHEDULE = "schedule: {epochs: 3, steps_per_epoch: 4, evaluate_every: 1}"
 
 
 @pytest.fixture
@@ -76,19 +101,21 @@ def test_a_study_gives_the_same_bits_as_locally(slurm, fresh, finished):
 def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     """One study, three fates: out of time again and again, killed outright, and failing for good."""
     study = fresh.read("config/studies/letters.yaml")
+    study = study.replace("schedule: {epochs: 2, steps_per_epoch: 3, evaluate_every: 1}", SCHEDULE)
     fresh.write("config/studies/letters.yaml", study[: study.index("methods:")] + METHODS)
-    fresh.write("paced.py", PACED)
+    fresh.write("waiting.py", WAITING)
     undisturbed = fresh.copy(tmp_path / "undisturbed")
     runs = [f"results/letters/glyphs/{method}/seed0/fold0" for method in ("late", "killed")]
     undisturbed.succeed("--cores", "2", "--", *(f"{run}/model.safetensors" for run in runs))
 
-    monkeypatch.setenv("PACE", "1.5")
-    # a minute is SLURM's shortest limit, and it looks every half minute
-    fresh.edit("slurm/config.yaml", "runtime: 1440", "runtime: 1")
+    for method in ("late", "killed"):
+        fresh.write(f"events/{method}_waits", "")
+    # a minute is SLURM's shortest limit; whoever is sent again has time enough, however slow the machine is
+    fresh.edit("slurm/config.yaml", "runtime: 1440", 'runtime: "1 if attempt == 1 else 30"')
     fresh.edit("slurm/config.yaml", SITE, "'--signal=TERM@5'")
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
-    kill_once_it_trains(fresh, "killed")
-    output, _ = process.communicate(timeout=540)
+    kill_once_it_waits(fresh, process, "killed")
+    output, _ = process.communicate(timeout=1200)
     assert process.returncode != 0
 
     for run in runs:
@@ -125,22 +152,13 @@ def test_every_measuring_rule_travels_with_its_embeddings():
         assert profile["set-resources"][name] == {"slurm_partition": partition}
 
 
-def kill_once_it_trains(project, method):
-    """KILL for every process of the job's step, once the run has saved an epoch: as when a node is switched off."""
-    state = project.path(f"results/state/letters/glyphs/{method}/seed0/fold0/state.bin")
-    for _ in range(600):
-        running = [job for job in submitted() if f"_{method}_" in job["comment"] and job["state"] == "RUNNING"]
-        if running and state.exists() and state.stat().st_mtime > 0 and epochs_logged(project, method) >= 1:
-            break
+def kill_once_it_waits(project, process, method):
+    """KILL for every process of the job's step, in the middle of its second epoch: as when a node is switched off."""
+    while not project.path(f"events/{method}_waited").exists():
+        assert process.poll() is None, f"Snakemake ended before '{method}' trained:\n{process.communicate()[0]}"
         time.sleep(0.2)
-    else:
-        raise AssertionError(f"'{method}' never trained an epoch")
-    subprocess.run(["scancel", "--signal=KILL", running[0]["id"]], check=True)
-
-
-def epochs_logged(project, method):
-    log = project.path(f"logs/letters/glyphs/{method}/seed0/fold0/train.log")
-    return len(re.findall(r"INFO epoch [1-9]", log.read_text())) if log.exists() else 0
+    (running,) = [job for job in submitted() if f"_{method}_" in job["comment"] and job["state"] == "RUNNING"]
+    subprocess.run(["scancel", "--signal=KILL", running["id"]], check=True)
 
 
 def history(project, run):
