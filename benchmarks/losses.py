@@ -31,13 +31,13 @@ BATCHES = {"unbiased": (128, 2, 64), "contextual_256": (128, 4, 512), "mlrc": (3
 # name: study, loss, and the batch if the method has its own; of all these the ten slowest are shown
 LOSSES: dict[str, tuple[str, dict[str, Any], tuple[int, int, int] | None]] = {
     "Facility location": ("unbiased", {"class": "FacilityLocationLoss"}, (120, 5, 64)),
-    "Ranked list": ("unbiased", {"class": "RankedListLoss"}, (180, 3, 64)),
+    "Ranked list": ("unbiased", {"class": "UnbiasedRankedListLoss"}, (180, 3, 64)),
     "Semi-hard triplet": ("unbiased", {"class": "SemiHardTripletLoss", "margin": 0.2}, None),
     "Contextual": ("contextual_256", {"class": "ContextualLoss", "k": 4}, None),
     "Contextual, minimum": ("contextual_256", {"class": "ContextualLoss", "k": 4, "variant": 5}, None),
     "Hybrid": ("contextual_256", HYBRID, None),
     "ROADMAP": ("contextual_256", {"class": "RoadmapLoss"}, None),
-    "SmoothAP": ("contextual_256", {"class": "SmoothAPLoss"}, None),
+    "SmoothAP": ("contextual_256", {"class": "ContextualSmoothAPLoss"}, None),
     "SoftBinAP": ("contextual_256", {"class": "SoftBinAPLoss"}, None),
     "Within-pair, contrastive": ("mlrc", {"class": "WithinPairLoss", "sharpness": 32, "loss": CONTRASTIVE}, None),
     "Within-pair, triplet": (

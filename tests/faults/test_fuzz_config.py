@@ -131,8 +131,8 @@ def test_any_text(folder, record_property):
         ),
         (
             "  schedule: {epochs: 2",
-            "  scheduler: {class: StepLr, step_size: 1}\n  schedule: {epochs: 2",
-            "unknown class 'StepLr' in 'scheduler'; did you mean 'StepLR'?",
+            "  lr_schedule: {class: StepLr, step_size: 1}\n  schedule: {epochs: 2",
+            "unknown class 'StepLr' in 'lr_schedule'; did you mean 'StepLR'?",
         ),
         ("margin: 0.1", "margin: .nan", "'methods.triplet.loss.margin' is nan, which is no finite number."),
         (

@@ -21,9 +21,9 @@ MULTI_SIMILARITY = {"class": "MultiSimilarityLoss", "alpha": 2, "beta": 50, "bas
 TRIPLET = {"class": "TripletMarginLoss", "margin": 0.05}
 PLAIN = {
     "supap": {"class": "SupAPLoss"},
-    "smoothap": {"class": "SmoothAPLoss", "temperature": 0.01},
+    "smoothap": {"class": "ContextualSmoothAPLoss", "temperature": 0.01},
     "roadmap": {"class": "RoadmapLoss"},
-    "smoothap_mix": {"class": "WithContrastive", "loss": {"class": "SmoothAPLoss"}},
+    "smoothap_mix": {"class": "WithContrastive", "loss": {"class": "ContextualSmoothAPLoss"}},
     "softbin": {"class": "SoftBinAPLoss"},
     "softbin_mix": {"class": "WithContrastive", "loss": {"class": "SoftBinAPLoss"}},
     "contrastive": CONTRASTIVE,
@@ -106,7 +106,7 @@ def test_average_precision_of_each_query(stored, cases, name):
 
 def test_smooth_average_precision_becomes_exact_at_temperature_0(stored, cases):
     for case in cases:
-        sharp = built(stored, case, {"class": "SmoothAPLoss", "temperature": 1e-9})
+        sharp = built(stored, case, {"class": "ContextualSmoothAPLoss", "temperature": 1e-9})
         close(sharp.average_precision(*inputs(stored, case)), stored[f"{case}_exact_AP_with_self"], case)
 
 

@@ -14,8 +14,8 @@ from recheck.methods.losses import (
     NPairLoss,
     PrototypicalLoss,
     ProxyTripletLoss,
-    RankedListLoss,
     SemiHardTripletLoss,
+    UnbiasedRankedListLoss,
     build_loss,
 )
 from recheck.methods.losses.facility_location import energy, true_energy
@@ -180,7 +180,7 @@ def test_norm_proxy(golden):
 def test_ranked_list(golden):
     for case in cases(golden, "unbiased_rankedlist"):
         with case:
-            loss = RankedListLoss(*(case.value(key) for key in ("alpha", "margin", "temperature")))
+            loss = UnbiasedRankedListLoss(*(case.value(key) for key in ("alpha", "margin", "temperature")))
             case.check("loss_per_anchor", loss.of_anchors(case.tensor("emb_unit"), case.tensor("labels")))
             simple(case, loss, "emb_unit")
 

@@ -372,7 +372,7 @@ def test_defaults_are_in_no_ones_settings(study):
     training, evaluation = parts(study)
     assert set(evaluation) == {"metrics", "reduction"}
     assert set(training) <= {
-        *("model", "transforms", "sampler", "loss", "miner", "optimisers", "scheduler", "schedule", "selection"),
+        *("model", "transforms", "sampler", "loss", "miner", "optimisers", "lr_schedule", "schedule", "selection"),
         "precision",
     }
 

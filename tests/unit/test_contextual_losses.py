@@ -20,7 +20,7 @@ CONTRASTIVE = {
     "neg_margin": 0.6,
     "distance": {"class": "CosineSimilarity"},
 }
-RANKING = [{"class": "SmoothAPLoss"}, {"class": "SupAPLoss"}, {"class": "SoftBinAPLoss"}]
+RANKING = [{"class": "ContextualSmoothAPLoss"}, {"class": "SupAPLoss"}, {"class": "SoftBinAPLoss"}]
 ALL = [
     *({"class": "ContextualLoss", "k": 3, "variant": variant} for variant in VARIANTS),
     HYBRID,
@@ -328,7 +328,7 @@ def upper(difference):
     return 0.5 + soft(difference) if difference <= 0.05 else 100 * difference + 1.44
 
 
-@pytest.mark.parametrize(("name", "parts"), [("SmoothAPLoss", (soft, soft)), ("SupAPLoss", (hard, upper))])
+@pytest.mark.parametrize(("name", "parts"), [("ContextualSmoothAPLoss", (soft, soft)), ("SupAPLoss", (hard, upper))])
 def test_ranking_losses_number_by_number(name, parts):
     x, y = batch(6, classes=3)
 
@@ -397,7 +397,7 @@ def test_the_miner_of_the_triplet_row_copes_with_one_class():
         (HYBRID | {"target": None}, "'target' of the loss 'SimilarityRegulariser' must be a number"),
         (HYBRID | {"pos_margin": "x"}, "'pos_margin' of the loss 'HybridLoss' must be a number"),
         ({"class": "SoftBinAPLoss", "bins": 1}, "'bins' of the loss 'SoftBinAPLoss' must be a whole number from 2"),
-        ({"class": "SmoothAPLoss", "temperature": 0}, "must be a number above 0, not 0"),
+        ({"class": "ContextualSmoothAPLoss", "temperature": 0}, "must be a number above 0, not 0"),
         ({"class": "ExtraProxyNCALoss", "extra_proxies": -1}, "must be a whole number from 0, not -1"),
     ],
 )

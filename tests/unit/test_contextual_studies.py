@@ -102,7 +102,7 @@ def test_tuned_values_of_224(small, method, dataset):
     assert (run["sampler"]["class"] == "Shuffled") == (per_class == 0)
     assert (run["schedule"].get("warm_up") or {}).get("epochs", 0) == warm_up
     assert (run["schedule"]["epochs"], run["schedule"]["evaluate_every"]) == (epochs, every)
-    assert run["scheduler"] == {"class": "StepLR", "step_size": step, "gamma": factor}
+    assert run["lr_schedule"] == {"class": "StepLR", "step_size": step, "gamma": factor}
     assert run["transforms"]["train"][0]["random_resized_crop"]["scale"] == [scale, 1.0]
 
 

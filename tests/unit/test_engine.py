@@ -41,7 +41,7 @@ CONFIGURATION = {
         "head": {"class": "RMSprop", "lr": 1e-3, "momentum": 0.9},
         "loss": {"class": "SGD", "lr": 0.1, "momentum": 0.5},
     },
-    "scheduler": {"class": "StepLR", "step_size": 2, "gamma": 0.5},
+    "lr_schedule": {"class": "StepLR", "step_size": 2, "gamma": 0.5},
     "schedule": {"epochs": 3, "steps_per_epoch": 5, "evaluate_every": 1},
     "selection": {"role": "val", "metric": "MAP@R", "also": ["P@1"]},
     "precision": "float32",
@@ -223,7 +223,7 @@ def test_seed_and_fold_make_another_run(data, tmp_path, undisturbed):
 
 
 def test_it_learns(data, tmp_path):
-    long = with_(schedule={"epochs": 6, "steps_per_epoch": 10, "evaluate_every": 3}, scheduler=None)
+    long = with_(schedule={"epochs": 6, "steps_per_epoch": 10, "evaluate_every": 3}, lr_schedule=None)
     outcome = make_run(data, tmp_path, long).train()
     losses = [row["loss"] for row in outcome.history[1:]]
     assert losses[-1] < 0.8 * losses[0]
@@ -251,7 +251,9 @@ def test_patience_stops_when_the_best_is_too_long_ago(data, tmp_path):
     still = {name: {"class": "SGD", "lr": 0.0} for name in ("backbone", "head", "loss")}
     model = {**CONFIGURATION["model"], "batch_norm": "frozen"}
     schedule = {"epochs": 50, "steps_per_epoch": 1, "evaluate_every": 2, "patience": 3}
-    outcome = make_run(data, tmp_path, with_(model=model, optimisers=still, schedule=schedule, scheduler=None)).train()
+    outcome = make_run(
+        data, tmp_path, with_(model=model, optimisers=still, schedule=schedule, lr_schedule=None)
+    ).train()
     assert outcome.best_epoch == 0
     assert outcome.history[-1]["epoch"] == 4
 

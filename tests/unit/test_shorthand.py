@@ -64,7 +64,7 @@ def test_a_row_of_another_study_brings_its_parts_but_not_its_protocol(tmp_path):
     assert {key: row[key] for key in ("loss", "forward", "sampler")} == {
         key: theirs[key] for key in ("loss", "forward", "sampler")
     }
-    assert not {"transforms", "schedule", "scheduler", "optimisers"} & set(row)
+    assert not {"transforms", "schedule", "lr_schedule", "optimisers"} & set(row)
     settings = config.resolve(mine, "cub200", "angular")
     assert settings["schedule"] == config.resolve(mine, "cub200", "triplet")["schedule"]
 

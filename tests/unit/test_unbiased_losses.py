@@ -33,7 +33,7 @@ OF_ROWS = {
     "LiftedStructureLoss": LIFTED,
     "FacilityLocationLoss": {"gamma": 1.0},
     "BoundaryMarginLoss": {"nu": 0.1},
-    "RankedListLoss": {},
+    "UnbiasedRankedListLoss": {},
 }
 OF_PAIRS = {"NPairLoss": {}, "AngularPairLoss": {"alpha": 40}}
 OF_PROXIES = {
@@ -237,7 +237,7 @@ SLOW = {
     "LiftedStructureLoss": slow_lifted,
     "FacilityLocationLoss": slow_facility,
     "BoundaryMarginLoss": slow_margin,
-    "RankedListLoss": slow_ranked_list,
+    "UnbiasedRankedListLoss": slow_ranked_list,
     "NPairLoss": slow_pairs(lambda loss, a, p, i, j: dot(a[i], p[j])),
     "AngularPairLoss": slow_pairs(angular_score),
     "ExclusiveProxyNCALoss": slow_proxy_nca,
@@ -490,7 +490,7 @@ def test_facility_location_is_fast_enough_to_train_with():
         ("NormProxyLoss", {"init": "uniform a"}, None, "needs a number above 0, not 'a'"),
         ("ProxyTripletLoss", {"init": 2}, None, "a rule and its number"),
         ("ProxyTripletLoss", {"num_classes": 1}, None, "at least two training classes"),
-        ("RankedListLoss", {"margin": 2}, None, "'margin' from 0 to 'alpha' 1.2"),
+        ("UnbiasedRankedListLoss", {"margin": 2}, None, "'margin' from 0 to 'alpha' 1.2"),
         ("DiscriminativeLoss", {"scale": "two"}, None, "one of signed, absolute, one"),
         ("DiscriminativeLoss", {"num_classes": 9}, LABELS, "use the head 'DiscriminativeHead'"),
     ],

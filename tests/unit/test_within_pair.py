@@ -152,7 +152,8 @@ def test_repeated_images_give_finite_gradients():
 
 
 @pytest.mark.parametrize(
-    "name", ["ProxyNCALoss", "SoftTripleLoss", "FastAPLoss", "AngularLoss", "UnitSNRContrastiveLoss", "SmoothAPLoss"]
+    "name",
+    ["ProxyNCALoss", "SoftTripleLoss", "FastAPLoss", "AngularLoss", "UnitSNRContrastiveLoss", "ContextualSmoothAPLoss"],
 )
 def test_losses_that_look_at_more_than_distances_are_refused(name):
     with pytest.raises(UserError, match=f"can't have the loss '{name}' inside; it knows ContrastiveLoss, Triplet"):

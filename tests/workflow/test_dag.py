@@ -95,6 +95,23 @@ def test_a_changed_hyper_parameter_reruns_that_method_and_what_depends_on_it(pro
     assert all("no update" in line for line in others), others
 
 
+def test_lines_of_yaml_that_change_places_rerun_nothing(project):
+    schedule = "schedule: {epochs: 2, steps_per_epoch: 3, evaluate_every: 1}"
+    project.edit(
+        "config/studies/letters.yaml", schedule, "schedule: {evaluate_every: 1, epochs: 2, steps_per_epoch: 3}"
+    )
+    project.edit("config/studies/letters.yaml", "    backbone: {class: Adam, lr: 1e-3}\n", "")
+    project.edit(
+        "config/studies/letters.yaml", "  optimisers:\n", "  optimisers:\n    backbone: {lr: 1e-3, class: Adam}\n"
+    )
+    project.edit(
+        "config/studies/letters.yaml",
+        "{scheme: class_disjoint_folds, folds: 2}",
+        "{folds: 2, scheme: class_disjoint_folds}",
+    )
+    assert not {"split", "train", "embed", "evaluate"} & set(project.planned())
+
+
 def test_a_changed_evaluation_trains_nothing(project):
     project.edit("config/studies/letters.yaml", "R@4, NMI]", "R@4, R@8, NMI]")
     planned = project.planned()

@@ -282,11 +282,11 @@ STATE = f"{RESULTS}/state/{{study}}/{{dataset}}/{{method}}/seed{{seed}}/fold{{fo
 
 
 def training_of(wildcards):
-    return settings.training_part(run_of(wildcards))
+    return settings.canonical(settings.training_part(run_of(wildcards)))
 
 
 def embedding_of(wildcards):
-    return settings.embedding_part(run_of(wildcards))
+    return settings.canonical(settings.embedding_part(run_of(wildcards)))
 
 
 def weights_of(wildcards):
@@ -313,7 +313,7 @@ def own_files(study, dataset, method):
 
 
 def evaluation_of(wildcards):
-    return settings.evaluation_part(run_of(wildcards))
+    return settings.canonical(settings.evaluation_part(run_of(wildcards)))
 
 
 # What the rules of data.smk ask for
@@ -341,16 +341,15 @@ def file_entry(wildcards):
 def known_of_files(wildcards):
     """What the files of a dataset are compared with."""
     keys = ("path", "sha256", "md5", "size")
-    return [
-        {key: entry[key] for key in keys if key in entry} for entry in dataset_of(wildcards.dataset)["files"]
-    ]
+    files = dataset_of(wildcards.dataset)["files"]
+    return settings.canonical([{key: entry[key] for key in keys if key in entry} for entry in files])
 
 
 def archives_of(dataset):
     """The files of a dataset that are unpacked."""
     keys = ("path", "extract", "unpacked_size")
     files = [entry for entry in dataset_of(dataset)["files"] if "extract" in entry]
-    return [{key: entry[key] for key in keys if key in entry} for entry in files]
+    return settings.canonical([{key: entry[key] for key in keys if key in entry} for entry in files])
 
 
 def archive_files(wildcards):
@@ -370,13 +369,13 @@ def extracted_of(wildcards):
 def parser_settings(wildcards):
     dataset = dataset_of(wildcards.dataset)
     keys = ("name", "parser", "distribution", "root", "csv", "expected", "options")
-    return {key: dataset[key] for key in keys if key in dataset}
+    return settings.canonical({key: dataset[key] for key in keys if key in dataset})
 
 
 def image_reading(wildcards):
     """What becomes of turned and transparent images: another choice packs again."""
     options = dataset_of(wildcards.dataset)["options"]
-    return {key: options[key] for key in ("exif", "alpha") if key in options}
+    return settings.canonical({key: options[key] for key in ("exif", "alpha") if key in options})
 
 
 def image_root(dataset):
@@ -535,7 +534,7 @@ def toy_settings(wildcards):
             f"{TOY_FILES[wildcards.toy]}: there is no experiment '{wildcards.experiment}'; {known}."
         )
     own = {key: value for key, value in toy["experiments"][wildcards.experiment].items() if key != "label"}
-    return {"experiment": own, **{key: toy[key] for key in ("seed", "steps", "points")}}
+    return settings.canonical({"experiment": own, **{key: toy[key] for key in ("seed", "steps", "points")}})
 
 
 def toy_runs(wildcards):

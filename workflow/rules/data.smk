@@ -79,7 +79,7 @@ rule fetch_released:
         mem_mb=growing(1000),
         runtime=480,
     params:
-        released=lambda wildcards: run_of(wildcards)["released"],
+        released=lambda wildcards: settings.canonical(run_of(wildcards)["released"]),
         folds=lambda wildcards: settings.folds_of(run_of(wildcards)),
         drop=lambda wildcards: drop_folder(
             f"released/{wildcards.study}/{wildcards.dataset}/{wildcards.method}"
@@ -207,7 +207,9 @@ rule split:
         mem_mb=growing(1000),
         runtime=10,
     params:
-        scheme=lambda wildcards: settings.split_of(study_of(wildcards.study), wildcards.dataset),
+        scheme=lambda wildcards: settings.canonical(
+            settings.split_of(study_of(wildcards.study), wildcards.dataset)
+        ),
         classes=lambda wildcards: study_of(wildcards.study)["datasets"][wildcards.dataset].get("classes"),
     message:
         "Splitting {wildcards.dataset} for {wildcards.study}"

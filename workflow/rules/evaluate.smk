@@ -72,7 +72,7 @@ rule calibrate:
         runtime=growing(20),
     params:
         configuration=evaluation_of,
-        transforms=lambda wildcards: settings.eval_transforms(run_of(wildcards)),
+        transforms=lambda wildcards: settings.canonical(settings.eval_transforms(run_of(wildcards))),
         images=image_reading,
     message:
         "Calibrating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}"

@@ -37,7 +37,7 @@ TRAINING_KEYS = (
     "loss",
     "miner",
     "optimisers",
-    "scheduler",
+    "lr_schedule",
     "schedule",
     "selection",
     "precision",
@@ -420,6 +420,16 @@ def resolve(study: dict[str, Any], dataset: str, method: str) -> dict[str, Any]:
     return resolved
 
 
+def canonical(value: Any) -> Any:
+    """The same settings with their keys in alphabetical order, as far down as they go.
+
+    Snakemake compares the repr of `params`: two lines of YAML that change places must not train again.
+    """
+    if isinstance(value, dict):
+        return {key: canonical(value[key]) for key in sorted(value)}
+    return [canonical(part) for part in value] if isinstance(value, list) else value
+
+
 def training_part(resolved: dict[str, Any]) -> dict[str, Any]:
     """What a run's checkpoint depends on, and how images are embedded by it."""
     keys = RELEASED_KEYS if resolved.get("released") else TRAINING_KEYS
@@ -536,7 +546,7 @@ def _check_run(resolved: dict[str, Any], source: str, views: Iterable[str]) -> N
         ("miner", miner, "miners"),
         ("sampler", resolved["sampler"], "samplers"),
         ("model.head", resolved["model"]["head"], "heads"),
-        ("scheduler", resolved.get("scheduler") or {}, "schedulers"),
+        ("lr_schedule", resolved.get("lr_schedule") or {}, "schedulers"),
         *((f"optimisers.{own}", spec, "optimisers") for own, spec in resolved["optimisers"].items()),
     )
     for part, spec, library in parts:

@@ -70,4 +70,7 @@ def build_schedulers(
     if spec is None:
         return {}
     modules = [torch.optim.lr_scheduler]
-    return {name: build(spec, modules, "scheduler", optimizer=optimiser) for name, optimiser in optimisers.items()}
+    return {
+        name: build(spec, modules, "learning-rate schedule", optimizer=optimiser)
+        for name, optimiser in optimisers.items()
+    }

@@ -149,7 +149,7 @@ class Run:
         parts = {name: part for name, part in parts.items() if part is not None}
         self.backbone_parameters = [own for own in self.model.backbone.parameters() if own.requires_grad]
         self.optimisers = build_optimisers(configuration["optimisers"], parts)
-        self.schedulers = build_schedulers(configuration.get("scheduler"), self.optimisers)
+        self.schedulers = build_schedulers(configuration.get("lr_schedule"), self.optimisers)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
         self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
         if self.warm_up["epochs"] and not set(self.optimisers) - {"backbone"}:

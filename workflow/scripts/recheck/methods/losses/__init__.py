@@ -29,12 +29,12 @@ from recheck.methods.losses.positive_negative import PositiveNegativeLoss
 from recheck.methods.losses.prototypical import PrototypicalLoss
 from recheck.methods.losses.proxy_nca import ExclusiveProxyNCALoss
 from recheck.methods.losses.proxy_triplet import ProxyTripletLoss
-from recheck.methods.losses.ranked_list import RankedListLoss
+from recheck.methods.losses.ranked_list import UnbiasedRankedListLoss
 from recheck.methods.losses.scaled import ScaledLoss
 from recheck.methods.losses.semihard_triplet import SemiHardTripletLoss
 from recheck.methods.losses.shifted_distance import ShiftedLpDistance
 from recheck.methods.losses.similarity_regulariser import SimilarityRegulariser, WithSimilarityRegulariser
-from recheck.methods.losses.smooth_ap import SmoothAPLoss
+from recheck.methods.losses.smooth_ap import ContextualSmoothAPLoss
 from recheck.methods.losses.snr import UnitSNRContrastiveLoss
 from recheck.methods.losses.soft_bin_ap import SoftBinAPLoss
 from recheck.methods.losses.sup_ap import RoadmapLoss, SupAPLoss
@@ -46,6 +46,7 @@ __all__ = [
     "AngularPairLoss",
     "BoundaryMarginLoss",
     "ContextualLoss",
+    "ContextualSmoothAPLoss",
     "DiscriminativeLoss",
     "ExclusiveProxyNCALoss",
     "ExtraProxyAnchorLoss",
@@ -60,16 +61,15 @@ __all__ = [
     "PositiveNegativeLoss",
     "PrototypicalLoss",
     "ProxyTripletLoss",
-    "RankedListLoss",
     "RoadmapLoss",
     "ScaledLoss",
     "SemiHardTripletLoss",
     "ShiftedLpDistance",
     "SimilarityRegulariser",
-    "SmoothAPLoss",
     "SoftBinAPLoss",
     "SupAPLoss",
     "TwoSidedCircleLoss",
+    "UnbiasedRankedListLoss",
     "UnitSNRContrastiveLoss",
     "WithContrastive",
     "WithSimilarityRegulariser",

@@ -7,7 +7,7 @@ from recheck.errors import UserError
 from recheck.methods.geometry import distances, same_class
 
 
-class RankedListLoss(nn.Module):
+class UnbiasedRankedListLoss(nn.Module):
     """Positives are pulled within alpha − margin, negatives pushed beyond alpha, the nearest of them most.
 
         P_i = {j : y_j = y_i, d_ij > alpha − margin},    N_i = {j : y_j ≠ y_i, d_ij < alpha},
@@ -20,7 +20,7 @@ class RankedListLoss(nn.Module):
     def __init__(self, alpha: float = 1.2, margin: float = 0.4, temperature: float = 10.0):
         super().__init__()
         if not 0 <= margin <= alpha:
-            raise UserError(f"'RankedListLoss' needs a 'margin' from 0 to 'alpha' {alpha}, not {margin}.")
+            raise UserError(f"'UnbiasedRankedListLoss' needs a 'margin' from 0 to 'alpha' {alpha}, not {margin}.")
         self.alpha, self.margin, self.temperature = alpha, margin, temperature
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ def soft_step(difference: torch.Tensor, temperature: float) -> torch.Tensor:
     return torch.sigmoid((difference / temperature).clamp(-LIMIT, LIMIT))
 
 
-class SmoothAPLoss(nn.Module):
+class ContextualSmoothAPLoss(nn.Module):
     """1 − mean AP, with ranks from the soft step G.
 
     For query i and positive j (the query itself is one), D_l = S_il − S_ij:

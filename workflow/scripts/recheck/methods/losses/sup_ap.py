@@ -3,11 +3,11 @@
 import torch
 
 from recheck.methods.losses.contrastive import WithContrastive
-from recheck.methods.losses.smooth_ap import SmoothAPLoss, soft_step
+from recheck.methods.losses.smooth_ap import ContextualSmoothAPLoss, soft_step
 
 
-class SupAPLoss(SmoothAPLoss):
-    """As ``SmoothAPLoss``, with exact ranks among positives and negatives that are never counted too low.
+class SupAPLoss(ContextualSmoothAPLoss):
+    """As ``ContextualSmoothAPLoss``, with exact ranks among positives and negatives that are never counted too low.
 
     Positives count 1 if D ≥ 0, without gradient. Negatives count G(D) up to D = 0, ½ + G(D) up to ``width``, and
     ``slope`` · D + ``offset`` beyond, so that the gradient does not vanish where the order is badly wrong. (With the
