@@ -12,9 +12,11 @@ from project import ROOT
 from project import STUDY as LETTERS
 
 from recheck import config, targets
-from recheck.data.resize import resize_slug
+from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import fingerprint
+from recheck.resize import resize_slug
+from recheck.study.yaml import names_in, read_yaml
 
 STUDIES = {
     "letters": yaml.safe_load(LETTERS),
@@ -54,7 +56,7 @@ def plan(name: str, paths: dict[str, Path]) -> None:
         fingerprint(config.split_of(study, dataset))
         targets.figures_of(study, dataset, study["methods"], [])
         for method in study["methods"]:
-            run = config.with_weights(config.resolve(study, dataset, method), {}, "weights", name)
+            run = description.with_weights(config.resolve(study, dataset, method), {}, "weights", name)
             fingerprint([config.training_part(run), config.evaluation_part(run), config.folds_of(run)])
             assert len(config.seeds_of(study, method)) <= len(study["seeds"])
             config.own_files(config.training_part(run))
@@ -63,7 +65,7 @@ def plan(name: str, paths: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_studies(folder, name, record_property):
-    others = config.names_in([ROOT / "config/studies"])
+    others = names_in([ROOT / "config/studies"])
     tried = []
 
     @fuzz(60)
@@ -79,8 +81,8 @@ def test_studies(folder, name, record_property):
 @pytest.mark.parametrize(
     ("tree", "load"),
     [
-        (DATASET, lambda path: config.with_distribution(config.load_dataset("x", {"x": path}, "config"), [])),
-        (WEIGHTS, lambda path: config.load_weights({"x": path})),
+        (DATASET, lambda path: description.with_distribution(description.load_dataset("x", {"x": path}, "config"), [])),
+        (WEIGHTS, lambda path: description.load_weights({"x": path})),
         (TOY, config.load_toy),
         (PUBLISHED, lambda path: targets.for_methods(config.load_published(path), STUDIES["letters"])),
     ],
@@ -109,7 +111,7 @@ def test_any_text(folder, record_property):
         tried.append(1)
         path = folder / "text.yaml"
         path.write_bytes(text.encode(errors="replace") if isinstance(text, str) else text)
-        found = answer(config.read_yaml, path)
+        found = answer(read_yaml, path)
         assert isinstance(found, (dict, UserError))
 
     garbage()
@@ -173,6 +175,6 @@ def test_mistakes_are_said_before_the_first_job(tmp_path, old, new, sentence):
 def test_what_nothing_can_use_is_named(tmp_path, text, sentence):
     (tmp_path / "a.yaml").write_text(text)
     with within(), pytest.raises(UserError, match=r"a\.yaml") as refused:
-        config.read_yaml(tmp_path / "a.yaml")
+        read_yaml(tmp_path / "a.yaml")
     assert sentence in str(refused.value)
     assert len(str(refused.value)) < 500

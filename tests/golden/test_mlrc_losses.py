@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from recheck.config import load_study, merge, names_in, resolve
+from recheck.config import load_study, merge, resolve
 from recheck.methods.losses import build_loss, build_miner
+from recheck.study.yaml import names_in
 
 STUDIES = Path(__file__).parents[2] / "config" / "studies"
 EXACT = 1e-9

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recheck import config
+from recheck.data import description
 from recheck.errors import UserError
+from recheck.study.yaml import names_in, read_yaml
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "config/studies/quickstart.yaml"
@@ -110,13 +112,13 @@ def test_unknown_study_and_dataset_name_the_nearest():
     with pytest.raises(UserError, match="no study 'quickstrat'; did you mean 'quickstart'"):
         config.load_study("quickstrat", {"quickstart": QUICKSTART})
     with pytest.raises(UserError, match="no dataset 'emojis'; did you mean 'emoji'"):
-        config.load_dataset("emojis", {"emoji": ROOT / "config/datasets/emoji.yaml"}, "here")
+        description.load_dataset("emojis", {"emoji": ROOT / "config/datasets/emoji.yaml"}, "here")
 
 
 def test_scientific_notation_without_a_dot_is_a_number(tmp_path):
     path = tmp_path / "numbers.yaml"
     path.write_text("{a: 1e-4, b: -2E+3, c: 1.5e-6, d: e4, e: 10}", encoding="utf-8")
-    assert config.read_yaml(path) == {"a": 1e-4, "b": -2000.0, "c": 1.5e-6, "d": "e4", "e": 10}
+    assert read_yaml(path) == {"a": 1e-4, "b": -2000.0, "c": 1.5e-6, "d": "e4", "e": 10}
 
 
 def test_a_layer_changes_only_what_it_names(study):
@@ -235,7 +237,7 @@ def test_restricting_to_methods_and_seeds(study):
 
 
 def test_a_method_of_a_sweep_stands_for_its_rows():
-    sweep = config.load_study("unbiased_tiny_batch_size", config.names_in([ROOT / "config/studies"]))
+    sweep = config.load_study("unbiased_tiny_batch_size", names_in([ROOT / "config/studies"]))
     assert list(config.restrict(sweep, "methods", ["margin", "npair_8"])["methods"]) == [
         "margin_8",
         "margin_32",
@@ -272,7 +274,7 @@ def test_every_key_of_every_schema_has_a_sentence():
                 check(schema[key], path)
 
     for schema in (ROOT / "workflow/schemas").glob("*.schema.yaml"):
-        check(config.read_yaml(schema), schema.stem)
+        check(read_yaml(schema), schema.stem)
 
 
 def test_readme_of_the_configuration_names_every_key():
@@ -289,7 +291,7 @@ def test_readme_of_the_configuration_names_every_key():
             yield from keys(definition)
 
     for schema in sorted((ROOT / "workflow/schemas").glob("*.schema.yaml")):
-        missing = {key for key in keys(config.read_yaml(schema)) if f"`{key}`" not in text}
+        missing = {key for key in keys(read_yaml(schema)) if f"`{key}`" not in text}
         assert not missing, f"config/README.md does not explain {sorted(missing)} of {schema.name}"
 
 
@@ -303,7 +305,7 @@ def test_yaml_errors_say_the_line(tmp_path):
     """)
     )
     with pytest.raises(UserError, match=r"broken.yaml, line \d"):
-        config.read_yaml(path)
+        read_yaml(path)
 
 
 TEST = "selection: {role: test, metric: R@1"

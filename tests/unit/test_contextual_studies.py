@@ -7,11 +7,12 @@ import pytest
 import torch
 from project import ROOT
 
-from recheck.config import load_published, load_study, names_in, resolve
+from recheck.config import load_published, load_study, resolve
 from recheck.data import transforms
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.samplers import build_sampler
 from recheck.shorthand import swept
+from recheck.study.yaml import names_in
 
 STUDIES = names_in([ROOT / "config/studies"])
 LINEAR, NONE = True, False

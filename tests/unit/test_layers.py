@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "workflow" / "scripts" / "recheck"
-LAYERS = ("report", "training", "evaluation", "methods", "models", "data")
+LAYERS = ("report", "training", "evaluation", "methods", "models", "data", "study")
 # `config` is read by everyone and checks the names of metrics
 SHARED = {"config", "errors", "failures", "files", "imports", "job"}
-SHARED |= {"progress", "registry", "seal", "shorthand", "targets"}
+SHARED |= {"names", "progress", "registry", "resize", "seal", "shorthand", "targets"}
 
 
 @pytest.mark.parametrize("layer", LAYERS)

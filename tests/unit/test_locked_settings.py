@@ -10,11 +10,13 @@ import pytest
 from project import ROOT
 
 from recheck import config
+from recheck.data import description
+from recheck.study.yaml import names_in
 
 GOLDEN = ROOT / "tests/golden/settings"
-STUDIES = config.names_in([ROOT / "config/studies"])
-DATASETS = config.names_in([ROOT / "config/datasets"])
-WEIGHTS = config.load_weights(config.names_in([ROOT / "config/weights"]))
+STUDIES = names_in([ROOT / "config/studies"])
+DATASETS = names_in([ROOT / "config/datasets"])
+WEIGHTS = description.load_weights(names_in([ROOT / "config/weights"]))
 PARSER = ("name", "parser", "distribution", "root", "csv", "expected", "options")
 
 
@@ -38,7 +40,7 @@ def locked_study(name):
             }
             for method in study["methods"]:
                 run = config.resolve(study, dataset, method)
-                run = config.with_weights(run, WEIGHTS, "resources/weights", method)
+                run = description.with_weights(run, WEIGHTS, "resources/weights", method)
                 rows[f"{where}/{method}"] = {
                     "training": number(config.training_part(run)),
                     "embedding": number(config.embedding_part(run)),
@@ -59,7 +61,7 @@ def variants(name):
 def locked_datasets():
     found = {}
     for name in DATASETS:
-        dataset = config.with_distribution(config.load_dataset(name, DATASETS, "here"), [])
+        dataset = description.with_distribution(description.load_dataset(name, DATASETS, "here"), [])
         options = dataset["options"]
         found[name] = {
             "parser": repr(config.canonical({key: dataset[key] for key in PARSER if key in dataset})),

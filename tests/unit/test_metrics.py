@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from recheck.errors import UserError
-from recheck.evaluation.metrics import check_names, evaluate
+from recheck.evaluation.metrics import evaluate
+from recheck.names import check_metrics
 
 NAMES = ["P@1", "RP", "MAP@R", "mAP", "R@1", "R@2", "R@4", "R@10"]
 LIBRARY = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
@@ -178,11 +179,11 @@ def test_one_label_for_each_embedding():
 )
 def test_unknown_names_are_refused_with_the_nearest(name, meant):
     with pytest.raises(UserError, match=f"no metric '{name}': did you mean '{meant}'"):
-        check_names(["P@1", name])
+        check_metrics(["P@1", name])
 
 
 @pytest.mark.parametrize("name", ["R@0", "R@-1", "R@1.5", "R@", "R@k", "", "P@1 ", "R@01"])
 def test_recall_takes_whole_numbers_from_one(name):
     with pytest.raises(UserError, match="any whole k from 1"):
-        check_names([name])
-    check_names(["R@1", "R@7", "R@1000", "P@1", "RP", "MAP@R", "mAP", "NMI", "AMI"])
+        check_metrics([name])
+    check_metrics(["R@1", "R@7", "R@1000", "P@1", "RP", "MAP@R", "mAP", "NMI", "AMI"])

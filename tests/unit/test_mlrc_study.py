@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from recheck.config import load_published, load_study, names_in, resolve
+from recheck.config import load_published, load_study, resolve
 from recheck.data import transforms
 from recheck.files import fingerprint
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers
 from recheck.methods.samplers import build_sampler
+from recheck.study.yaml import names_in
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("cub200", "cars196", "sop")

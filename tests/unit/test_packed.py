@@ -28,9 +28,9 @@ from recheck.data import packed as packing
 from recheck.data.folder import parse_folder
 from recheck.data.images import decode, resized
 from recheck.data.packed import PackedImages, pack
-from recheck.data.resize import parse_resize, resize_slug
 from recheck.data.transforms import build
 from recheck.errors import UserError
+from recheck.resize import parse_resize, resize_slug
 from recheck.training.loading import training_batches
 
 SCRIPTS = Path(packing.__file__).parents[2]

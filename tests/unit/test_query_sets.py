@@ -8,8 +8,10 @@ import pytest
 
 from recheck import config
 from recheck.errors import UserError
-from recheck.evaluation.query_sets import CALIBRATED, at_chance, chance, check_query_metrics, doubts, query_sets
-from recheck.evaluation.views import QUERY_VIEWS, normalise
+from recheck.evaluation.query_sets import at_chance, chance, doubts, query_sets
+from recheck.evaluation.views import normalise
+from recheck.names import CALIBRATED, QUERY_VIEWS, check_query_metrics
+from recheck.study.yaml import names_in
 
 METRICS = ["R@1", "R@2", "R@4", *CALIBRATED]
 
@@ -165,7 +167,7 @@ def test_nothing_is_right_and_nothing_breaks(case):
 # Studies
 
 
-STUDIES = config.names_in(["config/studies"])
+STUDIES = names_in(["config/studies"])
 
 
 def changed(tmp_path, **changes):

@@ -16,6 +16,7 @@ from recheck.models.bn_inception import BNInception
 from recheck.models.embedding import EmbeddingModel
 from recheck.models.released import convert_mlrc
 from recheck.report import assemble, results
+from recheck.study.yaml import names_in
 
 QUICK = Patience(waits=(0.01,), timeout=5, longest=0.05)
 SPEC = {"backbone": {"name": "bn_inception", "weights": "imagenet"}, "head": {"class": "Linear", "dim": 128}}
@@ -318,12 +319,12 @@ def test_whole_pickled_objects_are_refused_because_they_run_code(tmp_path, trunk
 
 @pytest.fixture
 def study():
-    return config.load_study("mlrc_released", config.names_in([ROOT / "config/studies"]))
+    return config.load_study("mlrc_released", names_in([ROOT / "config/studies"]))
 
 
 def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
     """Only what is trained differs: the images, the network and the metrics are those of mlrc."""
-    trained = config.load_study("mlrc", config.names_in([ROOT / "config/studies"]))
+    trained = config.load_study("mlrc", names_in([ROOT / "config/studies"]))
     ids = set()
     for method, own in study["methods"].items():
         assert method == f"{own['published_as']}_released"
@@ -373,7 +374,7 @@ def test_a_mistake_in_a_row_is_one_sentence(tmp_path, old, new, sentence):
 
 
 def test_a_row_of_a_released_checkpoint_is_marked_and_neither_trained_nor_the_reference(study):
-    names = config.names_in([ROOT / "config/studies"])
+    names = names_in([ROOT / "config/studies"])
     both = config.load_study("mlrc", names)
     own = study["methods"]["ms_within_pair_released"]
     both = {**both, "datasets": {"cub200": {}}, "methods": {"ms_within_pair_released": own, **both["methods"]}}
@@ -391,7 +392,7 @@ def test_the_example_of_the_documentation_is_a_study(tmp_path):
     text = (ROOT / "docs/weights.md").read_text(encoding="utf-8")
     (example,) = [block.split("```")[0] for block in text.split("```yaml\n") if block.startswith("base: mlrc")]
     (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
-    paths = {**config.names_in([ROOT / "config/studies"]), "mine": tmp_path / "mine.yaml"}
+    paths = {**names_in([ROOT / "config/studies"]), "mine": tmp_path / "mine.yaml"}
     mine = config.load_study("mine", paths)
     assert len(mine["methods"]) == 20 and list(mine["datasets"]) == ["cub200"]
     for method, folder in (("ms_within_pair_released", "16ZMaOaDxidJ95pp18NDPhdHgb7VmK3kQ"), ("ms", None)):

@@ -18,11 +18,12 @@ from recheck import config
 from recheck.data.fold import FoldData
 from recheck.data.folder import parse_folder
 from recheck.data.packed import PackedImages, pack
+from recheck.study.yaml import names_in
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.loading import embed
 
-STUDIES = config.names_in([ROOT / "config/studies"])
+STUDIES = names_in([ROOT / "config/studies"])
 TINY = [name for name in STUDIES if name.endswith(("_tiny", "_faults")) or "_tiny_" in name]
 UNBIASED = list(config.load_study("unbiased", STUDIES)["methods"])
 SMALL = {"name": "small_net:SmallNet", "weights": "none"}

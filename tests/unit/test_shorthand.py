@@ -6,8 +6,9 @@ from project import ROOT
 
 from recheck import config, shorthand
 from recheck.errors import UserError
+from recheck.study.yaml import names_in
 
-STUDIES = config.names_in([ROOT / "config/studies"])
+STUDIES = names_in([ROOT / "config/studies"])
 STUDY = {
     "protocol": {"sampler": {"class": "A", "batch": 2}},
     "methods": {"one": {"label": "One", "loss": {"class": "L", "x": 1}}, "two": {"label": "Two"}},

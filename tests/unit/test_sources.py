@@ -11,10 +11,10 @@ import pytest
 import yaml
 from servers import Answer, serving
 
-from recheck import config
-from recheck.data import sources
+from recheck.data import description, sources
 from recheck.data.download import Patience
 from recheck.errors import UserError
+from recheck.study.yaml import names_in
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
@@ -280,7 +280,7 @@ def test_what_the_hub_refuses(tmp_path, hub):
 def dataset(tmp_path, text):
     path = tmp_path / "cars.yaml"
     path.write_text("description: x\nparser: folder\n" + text, encoding="utf-8")
-    return config.load_dataset("cars", {"cars": path}, "here")
+    return description.load_dataset("cars", {"cars": path}, "here")
 
 
 FORMS = """
@@ -300,7 +300,7 @@ def test_the_distribution_is_the_one_that_is_there(tmp_path):
     cars, drop, downloads = dataset(tmp_path, FORMS), tmp_path / "drop", tmp_path / "downloads"
 
     def chosen(made):
-        found = config.with_distribution(made, [drop, downloads])
+        found = description.with_distribution(made, [drop, downloads])
         return found["distribution"], [file["path"] for file in found["files"]]
 
     original = ("original", ["car_ims.tgz", "cars_annos.mat"])
@@ -314,9 +314,9 @@ def test_the_distribution_is_the_one_that_is_there(tmp_path):
         (downloads / name).write_bytes(b"")
     assert chosen(cars) == original
     assert chosen(dataset(tmp_path, FORMS + "distribution: devkit\n")) == devkit
-    assert config.file_of(cars, "car_devkit.tgz")["size"] == 7
+    assert description.file_of(cars, "car_devkit.tgz")["size"] == 7
     with pytest.raises(UserError, match=r"no file 'car_devkit'; did you mean 'car_devkit.tgz'"):
-        config.file_of(cars, "car_devkit")
+        description.file_of(cars, "car_devkit")
 
 
 @pytest.mark.parametrize(
@@ -340,9 +340,9 @@ def test_mistakes_in_the_files_of_a_dataset(tmp_path, text, sentence):
 
 
 def test_the_files_of_every_dataset_that_is_shipped():
-    paths = config.names_in([ROOT / "config" / "datasets"])
+    paths = names_in([ROOT / "config" / "datasets"])
     for name in paths:
-        made = config.with_distribution(config.load_dataset(name, paths, "here"), [])
+        made = description.with_distribution(description.load_dataset(name, paths, "here"), [])
         assert made["files"], f"{name} has no files"
 
 

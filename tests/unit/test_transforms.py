@@ -15,9 +15,9 @@ from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
-from recheck.config import read_yaml
 from recheck.data import transforms
 from recheck.errors import UserError
+from recheck.study.yaml import read_yaml
 
 TRAIN = [
     {"random_resized_crop": {"size": 24, "scale": [0.16, 1], "ratio": [0.75, 1.33]}},

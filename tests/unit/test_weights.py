@@ -7,10 +7,11 @@ import pytest
 import torch
 import yaml
 
-from recheck import config
+from recheck.data import description
 from recheck.errors import UserError
 from recheck.models.backbones import NAMED, build_backbone
 from recheck.models.embedding import EmbeddingModel
+from recheck.study.yaml import names_in
 
 ROOT = Path(__file__).parents[2]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -27,7 +28,7 @@ NORMALISED = {
 
 @pytest.fixture(scope="module")
 def registry():
-    return config.load_weights(config.names_in([ROOT / "config/weights"]))
+    return description.load_weights(names_in([ROOT / "config/weights"]))
 
 
 def test_every_named_backbone_is_tested():
@@ -97,7 +98,7 @@ def run_with(**backbone):
 
 
 def resolve(registry, **backbone):
-    found = config.with_weights(run_with(**backbone), registry, "data/weights", "my.yaml")
+    found = description.with_weights(run_with(**backbone), registry, "data/weights", "my.yaml")
     assert found["seeds"] == [0] and found["model"]["head"] == {"class": "Identity"}
     return found["model"]["backbone"]
 
@@ -142,7 +143,7 @@ def entry(tmp_path, name="mine", **changes):
 
 
 def test_a_users_own_entry(tmp_path):
-    registry = config.load_weights({"mine": entry(tmp_path)})
+    registry = description.load_weights({"mine": entry(tmp_path)})
     assert resolve(registry, name="mine:net", weights="mine")["weights"] == "data/weights/mine.pth"
 
 
@@ -162,7 +163,7 @@ def test_a_users_own_entry(tmp_path):
 )
 def test_a_mistake_in_an_entry_is_one_sentence(tmp_path, changes, sentence):
     with pytest.raises(UserError) as caught:
-        config.load_weights({"other": entry(tmp_path, "other"), "mine": entry(tmp_path, **changes)})
+        description.load_weights({"other": entry(tmp_path, "other"), "mine": entry(tmp_path, **changes)})
     assert sentence in str(caught.value) and "mine.yaml" in str(caught.value) and "\n" not in str(caught.value)
 
 

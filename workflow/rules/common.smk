@@ -13,20 +13,24 @@ from snakemake.logging import logger
 
 from recheck import config as settings
 from recheck import failures, targets
-from recheck.data.resize import resize_slug
+from recheck.data import description
 from recheck.errors import UserError, nearest
 from recheck.files import fingerprint
+from recheck.names import RELEASED as RELEASED_SUFFIX
+from recheck.resize import resize_slug
+from recheck.study.schema import validate
+from recheck.study.yaml import names_in
 from recheck.training.gpus import visible_gpus
 
 # A plan of thousands of jobs is made of millions of objects that stay: looking for garbage among them takes long.
 gc.set_threshold(200_000, 100, 1000)
 
-STUDY_FILES = settings.names_in(["config/studies"])
-DATASET_FILES = settings.names_in(["config/datasets"])
-TOY_FILES = settings.names_in(["config/toys"])
+STUDY_FILES = names_in(["config/studies"])
+DATASET_FILES = names_in(["config/datasets"])
+TOY_FILES = names_in(["config/toys"])
 METHOD = r"[a-z0-9][a-z0-9_-]*"
 # rows whose models are converted, and those that are trained
-RELEASED, TRAINED = rf"{METHOD}{settings.RELEASED}", rf"{METHOD}(?<!{settings.RELEASED})"
+RELEASED, TRAINED = rf"{METHOD}{RELEASED_SUFFIX}", rf"{METHOD}(?<!{RELEASED_SUFFIX})"
 RESOURCES = workflow.pathvars.get("resources")
 RESULTS = workflow.pathvars.get("results")
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
@@ -72,7 +76,7 @@ def for_users(function):
     return wrapper
 
 
-WEIGHTS = for_users(settings.load_weights)(settings.names_in(["config/weights"]))
+WEIGHTS = for_users(description.load_weights)(names_in(["config/weights"]))
 WEIGHT_FILES = {entry["file"]["path"]: entry for entry in WEIGHTS.values()}
 
 # Every study and its variants (<study>_published, <study>_so_far), which only the rules of report.smk know.
@@ -115,8 +119,8 @@ def published_of(target):
 @cache
 @for_users
 def dataset_of(name, source="config"):
-    dataset = settings.load_dataset(name, DATASET_FILES, source)
-    return settings.with_distribution(dataset, [drop_folder(name), downloads_folder(name)])
+    dataset = description.load_dataset(name, DATASET_FILES, source)
+    return description.with_distribution(dataset, [drop_folder(name), downloads_folder(name)])
 
 
 def drop_folder(name):
@@ -133,7 +137,7 @@ def downloads_folder(dataset):
 def resolved(study, dataset, method):
     found = settings.resolve(study_of(study), dataset, method)
     source = f"{STUDY_FILES.get(study, study)}, method '{method}'"
-    return settings.with_weights(found, WEIGHTS, f"{RESOURCES}/weights", source)
+    return description.with_weights(found, WEIGHTS, f"{RESOURCES}/weights", source)
 
 
 def run_of(wildcards):
@@ -146,7 +150,7 @@ def check_request():
     if isinstance(config.get("seeds"), list):
         # of `--config seeds=[0,1]` Snakemake makes text
         config["seeds"] = [int(seed) if str(seed).isdecimal() else seed for seed in config["seeds"]]
-    settings.validate(config, "config", "config/config.yaml (or --config)")
+    validate(config, "config", "config/config.yaml (or --config)")
     for name in STUDY_FILES:
         if not name.isidentifier() or name in RESERVED:
             raise UserError(
@@ -335,7 +339,7 @@ def dataset_files(wildcards):
 
 @for_users
 def file_entry(wildcards):
-    return settings.file_of(dataset_of(wildcards.dataset), wildcards.file)
+    return description.file_of(dataset_of(wildcards.dataset), wildcards.file)
 
 
 def known_of_files(wildcards):
@@ -393,7 +397,7 @@ def listing_of(dataset):
     """A user's images, so that added, removed or edited ones are noticed; nothing for datasets that are fetched."""
     if dataset_of(dataset)["files"]:
         return None
-    return settings.listing(image_root(dataset))
+    return description.listing(image_root(dataset))
 
 
 # What the rules of report.smk ask for

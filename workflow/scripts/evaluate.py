@@ -6,9 +6,10 @@ from recheck.data.index import read_index
 from recheck.data.splits import read_split
 from recheck.evaluation.embeddings import read_test_set
 from recheck.evaluation.search import search_device
-from recheck.evaluation.views import BEST_ON_TEST, evaluate_view
+from recheck.evaluation.views import evaluate_view
 from recheck.files import write_json
 from recheck.job import job
+from recheck.names import BEST_ON_TEST
 
 with job(snakemake):
     wildcards, configuration = snakemake.wildcards, snakemake.params.configuration

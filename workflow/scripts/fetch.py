@@ -1,8 +1,9 @@
 """One file of a dataset, from the first source that gives exactly it."""
 
-from recheck.config import file_of, read_yaml
+from recheck.data.description import file_of
 from recheck.data.sources import fetch
 from recheck.job import job
+from recheck.study.yaml import read_yaml
 
 with job(snakemake):
     file = file_of(read_yaml(snakemake.params.yaml), snakemake.wildcards.file)

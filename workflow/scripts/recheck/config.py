@@ -4,29 +4,31 @@ Imported while Snakemake parses the workflow, so nothing heavy is imported here.
 """
 
 import ast
-import copy
 import importlib.util
-import math
 import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, relevance
-from referencing import Registry, Resource
-
-from recheck.data.splits import SCHEMES, check_scheme
 from recheck.errors import UserError, nearest
-from recheck.evaluation.metrics import CLUSTERING, check_names
-from recheck.evaluation.query_sets import check_query_metrics
-from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, QUERY_VIEWS
-from recheck.files import fingerprint
+from recheck.names import (
+    BEST_ON_TEST,
+    CLUSTERING,
+    LAST_EPOCH,
+    QUERY_VIEWS,
+    RELEASED,
+    SCHEMES,
+    WEIGHTS_SUFFIXES,
+    check_metrics,
+    check_query_metrics,
+    check_scheme,
+    watched_metrics,
+)
 from recheck.shorthand import merge, with_base, with_borrowed_rows, with_fidelity, with_sweep
+from recheck.study.schema import validate
+from recheck.study.yaml import read_yaml
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 # What a run is trained with. A change of any of these is another run; a change of anything else is not.
 TRAINING_KEYS = (
     "model",
@@ -44,260 +46,8 @@ TRAINING_KEYS = (
 )
 # What a run is evaluated with that others have trained.
 RELEASED_KEYS = ("model", "transforms", "sampler", "precision")
-# The rows of released checkpoints are known by their names, so that the rule that makes a row is too.
-RELEASED = "_released"
-WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
-MOST_VALUES, MOST_LEVELS = 100_000, 40
 # What a study says of a row or a dataset that is no setting of its runs.
 NOT_SETTINGS = ("label", "published_as", "datasets", "classes", "tuned_as", "seeds")
-
-
-def read_yaml(path: str | Path) -> dict[str, Any]:
-    """A YAML mapping; duplicate keys are refused, because YAML would silently keep the last."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
-    return copy.deepcopy(_parsed(path, text))
-
-
-@cache
-def _parsed(path: str | Path, text: str) -> dict[str, Any]:
-    """Once for each file: studies are built on one another, and every job of the workflow reads them all."""
-    try:
-        value = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{where}: not valid YAML ({getattr(error, 'problem', None) or error}).") from None
-    except RecursionError:
-        raise UserError(f"{path}: it is nested too deeply.") from None
-    except (ValueError, OverflowError) as error:  # of a date or a number that Python does not have
-        raise UserError(f"{path}: it has a value that cannot be read ({error}).") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: expected a mapping of keys to values, found {_described(value)}.")
-    _check_plain(value, path)
-    return value
-
-
-def _check_plain(value: dict[str, Any], path: str | Path) -> None:
-    """Refuse what YAML can say and nothing here can use: NaN and infinity, dates, sets, a mapping that holds itself.
-
-    Aliases may stand for more values than any memory has, so they are counted, and how deep they are nested.
-    """
-    waiting, count = [(value, "")], 0
-    while waiting:
-        part, key = waiting.pop()
-        count += 1
-        if count > MOST_VALUES or key.count(".") > MOST_LEVELS:
-            raise UserError(f"{path}: it has too many values, or is nested too deeply, at '{key[:60]}'.")
-        if isinstance(part, dict):
-            for name in part:
-                if not isinstance(name, str):
-                    raise UserError(f"{path}: a key in '{key}' is {_described(name)}; keys are words.")
-            waiting += [(own, f"{key}.{name}".lstrip(".")) for name, own in part.items()]
-        elif isinstance(part, list):
-            waiting += [(own, f"{key}.{number}") for number, own in enumerate(part)]
-        elif isinstance(part, float) and not math.isfinite(part):
-            raise UserError(f"{path}: '{key}' is {part}, which is no finite number.")
-        elif part is not None and not isinstance(part, (str, int, float)):
-            raise UserError(f"{path}: '{key}' is {_described(part)}; put it in quotes if it is meant as text.")
-
-
-# libyaml's where it is there: every `snakemake` call reads all studies, and Python's own is ten times slower.
-class _UniqueKeyLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key_node, _ in node.value:
-            key = _word(self.construct_object(key_node, deep=True))
-            if isinstance(key, (str, int, float)) and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' appears twice", key_node.start_mark)
-            seen.add(key if isinstance(key, (str, int, float)) else id(key_node))
-        return {_word(key): value for key, value in super().construct_mapping(node, deep).items()}
-
-
-def _word(key: Any) -> Any:
-    """A number is a name too (the values of a sweep): keys of two types can't be ordered."""
-    return str(key) if type(key) is int else key
-
-
-# YAML 1.1 reads 1e-4 as text; scientists write it, and mean a number.
-_UniqueKeyLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9]+)$"),
-    list("-+0123456789."),
-)
-
-
-def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
-    """Check against workflow/schemas/<schema_name>.schema.yaml; the first fault becomes one sentence."""
-    schema = _schema(f"{schema_name}.schema.yaml").contents
-    errors = list(Draft202012Validator(schema, registry=Registry(retrieve=_schema)).iter_errors(value))
-    if errors:
-        raise UserError(f"{source}: {_sentence(max(errors, key=_telling))}")
-
-
-@cache
-def _schema(file: str) -> Resource:
-    return Resource.from_contents(read_yaml(SCHEMAS / file))
-
-
-def _telling(error: ValidationError) -> tuple:
-    """A misspelt key explains more than the key that is missing because of it."""
-    return error.validator == "additionalProperties", relevance(error)
-
-
-def _sentence(error: ValidationError) -> str:
-    while error.context:
-        error = max(error.context, key=_telling)
-    key = ".".join(str(part) for part in error.absolute_path)
-    inside = f" in '{key}'" if key else ""
-    if error.validator == "additionalProperties":
-        known = error.schema.get("properties", {})
-        unknown = next(name for name in error.instance if name not in known)
-        return f"unknown key '{unknown}'{inside}; {nearest(str(unknown), known)}."
-    if error.validator == "required":
-        missing = next(name for name in error.validator_value if name not in error.instance)
-        return f"key '{missing}' is missing{inside}."
-    if error.validator == "enum":
-        return (
-            f"'{key}' is {_described(error.instance)}; {nearest(str(error.instance), map(str, error.validator_value))}."
-        )
-    if error.validator == "type":
-        wanted = error.validator_value if isinstance(error.validator_value, str) else " or ".join(error.validator_value)
-        return f"'{key}' must be of type {wanted}, found {_described(error.instance)}."
-    if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
-        return f"the name '{error.instance}'{inside} may only have lower-case letters, digits, '_' and '-'."
-    return f"'{key}': {error.message}."
-
-
-def _described(value: Any) -> str:
-    kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
-    return kinds.get(type(value), f"{type(value).__name__} '{value}'")
-
-
-def names_in(folders: Iterable[str | Path]) -> dict[str, Path]:
-    """The YAML files of the folders by their name; an earlier folder wins."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        for path in sorted(Path(folder).glob("*.yaml")):
-            found.setdefault(path.stem, path)
-    return found
-
-
-def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[str, Any]:
-    if name not in paths:
-        raise UserError(f"{source}: there is no dataset '{name}'; {nearest(name, paths)} (config/datasets/*.yaml).")
-    dataset = read_yaml(paths[name])
-    validate(dataset, "dataset", paths[name])
-    _check_files(dataset, paths[name])
-    return {"name": name, "files": [], "options": {}, **dataset}
-
-
-def _check_files(dataset: dict[str, Any], source: str | Path) -> None:
-    """What the schema can't say of a dataset's files in a sentence."""
-    forms = dataset.get("distributions", {})
-    chosen = dataset.get("distribution")
-    if chosen is not None and chosen not in forms:
-        raise UserError(f"{source}: there is no distribution '{chosen}'; {nearest(chosen, forms)}.")
-    common = dataset.get("files", [])
-    for files in [common, *(common + form["files"] for form in forms.values())]:
-        paths = [entry["path"] for entry in files]
-        if twice := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"{source}: the file '{twice[0]}' is there twice.")
-    entries = [*common, *(entry for form in forms.values() for entry in form["files"])]
-    for entry in entries:
-        if not any(entry.get(key) for key in ("size", "sha256", "md5", "unverified")):
-            raise UserError(
-                f"{source}: '{entry['path']}' has no 'sha256', 'md5' or 'size' to be checked by; "
-                "give one, or 'unverified: true' if none is known."
-            )
-        if entry != next(other for other in entries if other["path"] == entry["path"]):
-            raise UserError(f"{source}: '{entry['path']}' is not the same in all distributions.")
-
-
-def with_distribution(dataset: dict[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
-    """The dataset with the files of one of its distributions.
-
-    That is the one its YAML names, else the one of which most is in the folders already (by name, or by size where
-    that is known: a user's copy may have another name), else the first.
-    """
-    forms = dataset.get("distributions")
-    if not forms:
-        return dataset
-    name = dataset.get("distribution") or max(forms, key=lambda form: _share(forms[form]["files"], folders))
-    return {**dataset, "distribution": name, "files": [*dataset["files"], *forms[name]["files"]]}
-
-
-def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
-    """Which part of the files is there."""
-    found = [path for folder in folders for path in Path(folder).rglob("[!.]*") if path.is_file()]
-    names, sizes = {path.name for path in found}, {path.stat().st_size for path in found}
-    there = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
-    return sum(there) / max(len(there), 1)
-
-
-def listing(root: str | Path) -> str:
-    """A hash of the files below a folder by name, size and time; hidden ones (.DS_Store) do not count."""
-    files = sorted(path for path in Path(root).rglob("[!.]*") if path.is_file())
-    stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]
-    return fingerprint([[name, about.st_size, about.st_mtime_ns] for name, about in stats])
-
-
-def file_of(dataset: dict[str, Any], path: str) -> dict[str, Any]:
-    """The entry with that path, of the dataset's ``files`` or of any of its distributions."""
-    forms = dataset.get("distributions", {}).values()
-    files = {entry["path"]: entry for part in (dataset, *forms) for entry in part.get("files", [])}
-    if path not in files:
-        raise UserError(f"There is no file '{path}'; {nearest(path, files)}.")
-    return files[path]
-
-
-def load_weights(paths: dict[str, Path]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The files of config/weights by the backbone and the word that a study names them by."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for path in paths.values():
-        own = read_yaml(path)
-        validate(own, "weights", path)
-        _check_files(own, path)
-        key, file = (own["backbone"], own["weights"]), own["files"][0]
-        if not file.get("sha256") or "extract" in file:
-            raise UserError(
-                f"{path}: '{file['path']}' needs a 'sha256' and no 'extract': runs are tied to its content."
-            )
-        if Path(file["path"]).suffix not in WEIGHTS_SUFFIXES:
-            raise UserError(f"{path}: '{file['path']}' is none of {', '.join(WEIGHTS_SUFFIXES)}.")
-        for other, known in found.items():
-            if other == key or known["file"]["path"] == file["path"]:
-                raise UserError(f"{path}: {known['yaml']} has the same backbone and weights, or the same file.")
-        found[key] = {"file": file, "yaml": str(path)}
-    return found
-
-
-def with_weights(
-    resolved: dict[str, Any], registry: dict[tuple[str, str], dict[str, Any]], folder: str, source: str
-) -> dict[str, Any]:
-    """The settings of a run with the file that its backbone's weights are in, and the file's hash.
-
-    ``{name: bn_inception, weights: imagenet}`` becomes a path and a ``sha256``: another content is another run, another
-    mirror is not. Weights without an entry (a user's file, a package's, timm's, none) stay as they are.
-    """
-    backbone = resolved["model"]["backbone"]
-    name, weights = backbone["name"], backbone["weights"]
-    known = [word for own, word in registry if own == name]
-    if (name, weights) in registry:
-        file = registry[name, weights]["file"]
-        backbone = {**backbone, "weights": f"{folder}/{file['path']}", "sha256": file["sha256"]}
-    elif known and weights != "none" and Path(weights).suffix not in WEIGHTS_SUFFIXES:
-        raise UserError(
-            f"{source}: backbone '{name}' has no weights '{weights}'; {nearest(weights, [*known, 'none'])} "
-            f"(config/weights/*.yaml), or a file ({', '.join(WEIGHTS_SUFFIXES)})."
-        )
-    return {**resolved, "model": {**resolved["model"], "backbone": backbone}}
 
 
 def load_study(name: str, paths: dict[str, Path], fidelity: str | None = None) -> dict[str, Any]:
@@ -448,14 +198,6 @@ def embedding_part(resolved: dict[str, Any]) -> dict[str, Any]:
     return training_part(resolved) | ({"distances": shown} if shown != "test" else {})
 
 
-def watched_metrics(selection: dict[str, Any]) -> dict[str, list[str]]:
-    """The metrics of each role that a run is evaluated on while it is trained; those that select first."""
-    found = {selection["role"]: [selection["metric"], *selection.get("also", [])]} if selection.get("role") else {}
-    for role, names in selection.get("watch", {}).items():
-        found[role] = [*found.get(role, []), *names]
-    return {role: list(dict.fromkeys(names)) for role, names in found.items()}
-
-
 def _how_evaluated(resolved: dict[str, Any], clusters: bool = True) -> dict[str, Any]:
     """What `evaluation` says of how metrics are computed, where it differs from the default."""
     evaluation = resolved["evaluation"]
@@ -526,7 +268,7 @@ def _check_run(resolved: dict[str, Any], source: str, views: Iterable[str]) -> N
     asked = set(QUERY_VIEWS) & set(views)
     for key, names in metrics.items():
         try:
-            (check_query_metrics if asked and key.startswith("evaluation") else check_names)(names)
+            (check_query_metrics if asked and key.startswith("evaluation") else check_metrics)(names)
         except UserError as error:
             raise UserError(f"{source}, '{key}': {error}") from None
     for name in evaluation["table"]:

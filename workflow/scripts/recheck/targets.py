@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from recheck.config import published_file, resolve, watched_metrics
+from recheck.config import published_file, resolve
 from recheck.errors import UserError
-from recheck.evaluation.views import BEST_ON_TEST, QUERY_VIEWS
+from recheck.names import BEST_ON_TEST, QUERY_VIEWS, watched_metrics
 
 PUBLISHED, SO_FAR = "published", "so_far"
 # of queries that search an index

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from recheck.data.resize import Resize
 from recheck.errors import UserError, nearest
+from recheck.resize import Resize
 
 Reading = dict[str, str]
 CHOICES = {"exif": ("apply", "ignore"), "alpha": ("white", "drop")}

@@ -33,9 +33,9 @@ import PIL
 
 from recheck.data.images import DEFAULTS, Reading, decode, reason, shape_of
 from recheck.data.parallel import ordered_map
-from recheck.data.resize import Resize
 from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, fingerprint, read_json, write_json
+from recheck.resize import Resize
 
 if TYPE_CHECKING:  # who reads a pack does without
     import pandas as pd

@@ -18,6 +18,7 @@ import numpy as np
 
 from recheck.errors import UserError, nearest
 from recheck.files import read_json
+from recheck.names import check_scheme
 
 log = logging.getLogger("recheck")
 Fold = dict[str, list[int]]
@@ -39,11 +40,9 @@ class Images:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A scheme, its options with their least values (all of them are needed), and what its roles have in common."""
+    """How a scheme of ``recheck.names.SCHEMES`` splits, and what its roles have in common."""
 
     split: Callable[[Images, dict], list[Roles]]
-    options: dict[str, int]
-    roles: tuple[str, ...] | None  # None: those that the dataset's index has
     share: tuple[frozenset[str], ...] = ()  # pairs of roles that may have classes in common
 
 
@@ -62,23 +61,6 @@ def subset(labels: Iterable[int], classes: dict | None) -> np.ndarray:
     if word == "first" and number > len(values):
         raise UserError(f"`classes: {{first: {number}}}` asks for more classes than the {len(values)} of the dataset.")
     return values[::number] if word == "every" else values[:number]
-
-
-def check_scheme(scheme: dict) -> dict:
-    """The options of a scheme; a scheme or an option that does not exist is refused."""
-    name = scheme.get("scheme", "")
-    if name not in SCHEMES:
-        raise UserError(f"There is no split scheme '{name}': {nearest(str(name), SCHEMES)}.")
-    options = {key: value for key, value in scheme.items() if key != "scheme"}
-    known = SCHEMES[name].options
-    for key in options:
-        if key not in known:
-            raise UserError(f"The scheme {name} has no option '{key}': {nearest(key, known)}.")
-    for key, least in known.items():
-        value = options.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UserError(f"`{key}` of the split scheme must be a whole number of at least {least}, not {value!r}.")
-    return options
 
 
 def make_split(
@@ -260,14 +242,12 @@ def _pairs(*pairs: tuple[str, str]) -> tuple[frozenset[str], ...]:
 
 
 SCHEMES: dict[str, Scheme] = {
-    "class_disjoint_folds": Scheme(class_disjoint_folds, {"folds": 2}, ("train", "val", "test")),
-    "class_halves": Scheme(class_halves, {}, ("train", "test")),
-    "official": Scheme(official, {}, None, _pairs(("query", "gallery"))),
-    "halves_by_super_label": Scheme(halves_by_super_label, {"seed": 0}, ("train", "test")),
+    "class_disjoint_folds": Scheme(class_disjoint_folds),
+    "class_halves": Scheme(class_halves),
+    "official": Scheme(official, _pairs(("query", "gallery"))),
+    "halves_by_super_label": Scheme(halves_by_super_label),
     "seen_unseen": Scheme(
         seen_unseen,
-        {"index_shots": 1, "query_shots": 1},
-        ("train", "test", "index", "seen_queries", "unseen_queries"),
         _pairs(
             ("train", "index"), ("train", "seen_queries"), ("index", "seen_queries"),
             ("test", "index"), ("test", "unseen_queries"), ("index", "unseen_queries"),

@@ -32,13 +32,13 @@ import torch
 
 from recheck.data import transforms
 from recheck.data.images import Reading, decode, reading_of, reason
-from recheck.data.resize import Resize, parse_resize, resize_slug
 from recheck.errors import UserError, nearest
 from recheck.evaluation.calibration import CutPoint, is_accepted, neighbours
 from recheck.evaluation.views import normalise
 from recheck.files import read_json, sha256
 from recheck.models.embedding import EmbeddingModel, load_any
 from recheck.progress import Progress
+from recheck.resize import Resize, parse_resize, resize_slug
 
 NAME = "calibration.json"
 SEEN, UNSEEN = "seen_queries", "unseen_queries"

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from recheck import seal
 from recheck.data.splits import searched
 from recheck.errors import UserError
-from recheck.evaluation.views import BEST_ON_TEST
+from recheck.names import BEST_ON_TEST
 
 
 @dataclass(frozen=True)

@@ -8,28 +8,14 @@ in any of these, R@k included, but stay where others have to be told from them.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from recheck.errors import UserError, nearest
+from recheck.errors import UserError
 from recheck.evaluation import clustering
 from recheck.evaluation.search import BLOCK, Search
-
-AT_R = ("RP", "MAP@R")
-WHOLE = "mAP"
-CLUSTERING = ("NMI", "AMI")
-RECALL = re.compile(r"R@([1-9][0-9]*)")
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Refuse metrics that do not exist."""
-    known = {name.upper(): name for name in ("P@1", *AT_R, WHOLE, "R@1", *CLUSTERING)}
-    for name in names:
-        if not (name in known.values() or RECALL.fullmatch(name)):
-            hint = nearest(known.get(name.upper(), name.upper()), known.values())
-            raise UserError(f"There is no metric '{name}': {hint} (and R@k with any whole k from 1).")
+from recheck.names import AT_R, CLUSTERING, RECALL, WHOLE, check_metrics
 
 
 def evaluate(
@@ -49,7 +35,7 @@ def evaluate(
     NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``; ``clusters`` are its settings
     (:func:`recheck.evaluation.clustering.evaluate`).
     """
-    check_names(metrics)
+    check_metrics(metrics)
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
     for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, places)):
         if names.shape != (len(rows),):

@@ -11,31 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from recheck.errors import UserError, nearest
+from recheck.errors import UserError
 from recheck.evaluation.calibration import Calibration, Neighbours, calibrate, neighbours, recall_at
-from recheck.evaluation.metrics import RECALL
-from recheck.evaluation.views import QUERY_VIEWS, normalise
+from recheck.evaluation.views import normalise
+from recheck.names import CALIBRATED, QUERY_VIEWS, RECALL, check_query_metrics
 
 INDEX = "index"
-# What of a threshold is a metric, by its attribute.
-CALIBRATED = {
-    "F1": "f1",
-    "precision": "precision",
-    "recall": "recall",
-    "binary_accuracy": "binary_accuracy",
-    "accuracy": "accuracy",
-    "distance": "distance",
-}
-
-
-def check_query_metrics(names: Sequence[str]) -> None:
-    """Refuse metrics that a set of queries does not have."""
-    for name in names:
-        if name not in CALIBRATED and not RECALL.fullmatch(name):
-            raise UserError(
-                f"The views {' and '.join(QUERY_VIEWS)} have no metric '{name}': {nearest(name, CALIBRATED)}, or R@k "
-                "with any whole k from 1."
-            )
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,7 @@ from recheck.errors import UserError, nearest
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.reduction import reduce
 from recheck.evaluation.search import checked
-
-# Of runs that are selected on the test set; the first is also the prefix of what belongs to that checkpoint.
-BEST_ON_TEST, LAST_EPOCH = "best_on_test", "last_epoch"
-# Of splits whose queries search an index: those of trained classes, and those of others.
-QUERY_VIEWS = ("seen_queries", "unseen_queries")
-VIEWS = ("separated", "concatenated", BEST_ON_TEST, LAST_EPOCH, *QUERY_VIEWS)
+from recheck.names import BEST_ON_TEST, QUERY_VIEWS, VIEWS
 
 
 def normalise(embeddings: np.ndarray) -> np.ndarray:

@@ -16,12 +16,12 @@ from typing import Any
 
 from torch import nn
 
-from recheck.config import WEIGHTS_SUFFIXES
 from recheck.errors import UserError, nearest
 from recheck.models import pooling
 from recheck.models.bn_inception import BNInception
 from recheck.models.efficientnet_lite import EfficientNetLite0
 from recheck.models.tensors import check_hash, fit, read_tensors
+from recheck.names import WEIGHTS_SUFFIXES
 from recheck.registry import load
 
 # of torchvision's ImageNet weights, on the 0–255 scale

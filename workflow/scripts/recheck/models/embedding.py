@@ -13,11 +13,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 from recheck import seal
-from recheck.config import BEST_ON_TEST
 from recheck.errors import UserError
 from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
+from recheck.names import BEST_ON_TEST
 from recheck.registry import takes
 
 FROZEN = ("frozen", "frozen_affine")

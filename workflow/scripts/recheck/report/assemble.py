@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from recheck.config import RELEASED, resolve, watched_metrics
+from recheck.config import resolve
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.data.splits import paired_training_images, spread_classes
@@ -17,8 +17,8 @@ from recheck.errors import UserError, nearest
 from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.search import Search
-from recheck.evaluation.views import LAST_EPOCH, QUERY_VIEWS
 from recheck.files import read_json
+from recheck.names import LAST_EPOCH, QUERY_VIEWS, RELEASED, watched_metrics
 from recheck.report import (
     bars,
     costs,

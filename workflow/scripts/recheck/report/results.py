@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from recheck.config import RELEASED, resolve
+from recheck.config import resolve
 from recheck.data.splits import searched
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.views import QUERY_VIEWS, concatenated
+from recheck.evaluation.views import concatenated
 from recheck.files import read_json
+from recheck.names import QUERY_VIEWS, RELEASED
 
 PLACE = re.compile(
     r"(?:^|/)(?P<study>[^/]+)/(?P<dataset>[^/]+)/(?P<method>[^/]+)/seed(?P<seed>\d+)/(?:fold(?P<fold>\d+)/)?(?P<name>[^/]+)$"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.evaluation.views import BEST_ON_TEST, LAST_EPOCH, QUERY_VIEWS, VIEWS
+from recheck.names import BEST_ON_TEST, LAST_EPOCH, QUERY_VIEWS, VIEWS
 
 MISSING, FAILED, NOT_RUN = "—", "failed", "not run"
 PLUS_MINUS, MINUS, OR, ABOUT = "±", "−", " / ", "≈\u00a0"

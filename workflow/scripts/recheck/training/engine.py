@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from recheck.config import watched_metrics
 from recheck.data import transforms
 from recheck.data.fold import FoldData
 from recheck.data.splits import searched
@@ -30,6 +29,7 @@ from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.passes import draw_pass
 from recheck.models import projector
 from recheck.models.embedding import EmbeddingModel
+from recheck.names import watched_metrics
 from recheck.progress import Progress
 from recheck.registry import build
 from recheck.training.checkpoint import StateFile
