@@ -21,19 +21,23 @@ report: "workflow/report/workflow.rst"
 rule all:
     default_target: True
     input:
-        study_pages(config["study"]),
+        lambda wildcards: CATALOGUE.pages(config["study"]),
 
 
 for name in TARGETS:
+    check_name(name)
 
     rule:
         name:
             name
         input:
-            lambda wildcards, name=name: study_pages(name),
+            lambda wildcards, name=name: CATALOGUE.pages(name),
+
+
+check_request()
 
 
 onerror:
-    # on the command line's own output alone: the Snakemake inside a cluster's job would say it a second time
-    if workflow.exec_mode.name == "DEFAULT":
-        report_failures(log)
+    # only on the command line's own output: the Snakemake inside a cluster's job would say it a second time
+    if workflow.exec_mode.name == "DEFAULT" and (summary := failures.of_logs(log)):
+        logger.error(summary)

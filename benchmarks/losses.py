@@ -18,8 +18,10 @@ from torch.nn.functional import dropout, normalize
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
 from recheck.methods.forward import MultiView
 from recheck.methods.geometry import distances
-from recheck.methods.losses import ContextualLoss, FacilityLocationLoss, WithinPairLoss, build_loss
-from recheck.methods.losses.facility_location import true_energy
+from recheck.methods.losses import build_loss
+from recheck.methods.losses.contextual.contextual import ContextualLoss
+from recheck.methods.losses.mlrc.within_pair import WithinPairLoss
+from recheck.methods.losses.unbiased.facility_location import FacilityLocationLoss, true_energy
 
 TRIPLET = {"class": "TripletMarginLoss", "triplets_per_anchor": "all"}
 SHIFTED = {"class": "ShiftedLpDistance", "shift": 1e-6}

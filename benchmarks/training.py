@@ -18,10 +18,12 @@ from timing import goal, in_turn, main, ratios, spread
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
 
-from recheck import config as settings
 from recheck.data.fold import FoldData
 from recheck.data.folder import parse_folder
 from recheck.data.packed import PackedImages, pack
+from recheck.study.compose import Files
+from recheck.study.model import load_study
+from recheck.study.yaml import names_in
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.seeding import make_deterministic
@@ -34,8 +36,8 @@ LITE = "efficientnet_lite0"
 
 def configuration(setting: "Setting") -> dict[str, Any]:
     """A row of the quickstart, which has a small backbone, on photographs with a shorter side of 256 pixels."""
-    files = {path.stem: path for path in (ROOT / "config" / "studies").glob("*.yaml")}
-    row = settings.training_part(settings.resolve(settings.load_study("quickstart", files), "emoji", "contrastive"))
+    files = Files(*(names_in([ROOT / "config" / folder]) for folder in ("studies", "methods")))
+    row = load_study("quickstart", files).run("emoji", "contrastive").training
     crop = {"random_resized_crop": {"size": setting.crop, "scale": [0.16, 1.0], "ratio": [0.75, 1.333]}}
     transforms = {"resize": {"shorter": SHORTER}, "train": [crop, {"horizontal_flip": {"p": 0.5}}]}
     backbone = {"name": setting.backbone, "weights": "none"}

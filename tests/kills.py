@@ -95,7 +95,7 @@ sweep: {label: Margin, methods: [proxy], values: {1: {}}}
 methods:
   proxy:
     label: Proxies
-    folds: 1
+    members: 1
     loss: {class: ProxyAnchorLoss}
 """
 

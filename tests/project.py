@@ -45,7 +45,7 @@ protocol:
 methods:
   pretrained:
     label: Pretrained
-    folds: 1
+    members: 1
     model: {head: {class: Identity}}
     schedule: {epochs: 0}
     reduction: {kind: pca, dims: {separated: 8, concatenated: 16}}

@@ -41,8 +41,8 @@ page = "<p>x</p>" * 100_000
 
 
 def figure(folder: Path) -> None:
-    with style.styled():
-        drawn, axis = style.plt.subplots()
+    with style.styled() as plt:
+        drawn, axis = plt.subplots()
         axis.imshow(noise[:150, :200])
         style.save(drawn, folder / "a.png", folder / "a.svg")
 

@@ -17,8 +17,8 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["leters_so_far"], "There is no study 'leters_so_far'; did you mean 'letters_so_far'?"),
         (["letters_published"], "config/studies/letters.yaml names no 'published' values"),
         (["--config", "study=leters"], "There is no study 'leters'; did you mean 'letters'?"),
-        (["--config", "methods=[tripplet]"], "has no method 'tripplet'; did you mean 'triplet'?"),
-        (["results/letters/glyphs/tripplet/seed0/separated.json"], "no method 'tripplet'; did you mean 'triplet'?"),
+        (["--config", "methods=[tripplet]"], "has no row 'tripplet'; did you mean 'triplet'?"),
+        (["results/letters/glyphs/tripplet/seed0/separated.json"], "no row 'tripplet'; did you mean 'triplet'?"),
         (
             ["data", "--config", "datasets=[glyph]"],
             "config 'datasets': there is no dataset 'glyph'; did you mean 'glyphs'?",
@@ -56,13 +56,13 @@ def test_command_line(fresh, arguments, sentence):
             "studies/letters",
             "label: Triplet",
             "label: Triplet\n    datasets: {glyph: {loss: {margin: 0.5}}}",
-            "method 'triplet' has no hyper-parameters for 'glyphs', only for glyph: add 'methods.triplet",
+            "row 'triplet' has no hyper-parameters for 'glyphs', only for glyph: add 'methods.triplet",
         ),
         (
             "studies/letters",
             "loss: {class: ProxyNCALoss}",
             "loss: {class: TripletMarginLoss}\n    miner: {class: MultiSimilarityMiner}",
-            "method 'proxy_nca': the miner 'MultiSimilarityMiner' looks for images of the same class",
+            "row 'proxy_nca': the miner 'MultiSimilarityMiner' looks for images of the same class",
         ),
         ("studies/letters", ", folds: 2}", "}", "key 'folds' is missing in 'protocol.split'"),
         ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
@@ -93,7 +93,7 @@ def test_a_study_with_the_name_of_a_variant(fresh):
         ("document: []", "unknown key 'document'; did you mean 'documents'?"),
         ("documents: [{source: A, values: {glyphs: {triplet: {seperated: {P@1: 1}}}}}]", "did you mean 'separated'?"),
         ("documents: [{source: A, values: {glyphs: {triplet: {separated: {P@1: 59 %}}}}}]", "must be of type number"),
-        ("documents: [{source: A, values: {letters: {}}}]", "so that there is nothing to quote"),
+        ("documents: [{source: A, values: {letters: {}}}]", "so there is nothing to quote"),
     ],
 )
 def test_published_values_that_are_not_what_they_should_be(fresh, text, sentence):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import time
 from types import SimpleNamespace
 
@@ -101,7 +102,11 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
     locks = project.path(".snakemake/locks")
     assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())), 300)
     assert first.poll() is None, first.communicate()[0]
-    output = project.fail("--cores", "1")
+    first.send_signal(signal.SIGSTOP)  # so that it holds its locks however slow the second is
+    try:
+        output = project.fail("--cores", "1")
+    finally:
+        first.send_signal(signal.SIGCONT)
     assert "cannot be locked" in output and "Traceback" not in output
     said, _ = first.communicate(timeout=500)
     assert first.returncode == 0, said

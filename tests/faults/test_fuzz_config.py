@@ -10,13 +10,19 @@ from hypothesis import strategies as st
 from kills import STUDY as SWEEP
 from project import ROOT
 from project import STUDY as LETTERS
+from studies import FILES, own_study
 
-from recheck import config, targets
 from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import fingerprint
+from recheck.parts import own_files
+from recheck.report.figures import all_figures
 from recheck.resize import resize_slug
-from recheck.study.yaml import names_in, read_yaml
+from recheck.study.catalogue import Catalogue
+from recheck.study.compose import Files
+from recheck.study.published import load_published
+from recheck.study.toy import load_toy
+from recheck.study.yaml import read_yaml
 
 STUDIES = {
     "letters": yaml.safe_load(LETTERS),
@@ -48,31 +54,41 @@ def write(folder: Path, name: str, value) -> Path:
 
 def plan(name: str, paths: dict[str, Path]) -> None:
     """What Snakemake does with a study before the first job."""
-    assert targets.targets({name: paths[name]})
-    study = config.load_study(name, paths)
-    for variant in (None, targets.SO_FAR):
-        fingerprint(targets.as_variant(study, variant, []))
-    for dataset in study["datasets"]:
-        fingerprint(config.split_of(study, dataset))
-        targets.figures_of(study, dataset, study["methods"], [])
-        for method in study["methods"]:
-            run = description.with_weights(config.resolve(study, dataset, method), {}, "weights", name)
-            fingerprint([config.training_part(run), config.evaluation_part(run), config.folds_of(run)])
-            assert len(config.seeds_of(study, method)) <= len(study["seeds"])
-            config.own_files(config.training_part(run))
-            assert "/" not in resize_slug(run["transforms"].get("resize"))
+    catalogue = Catalogue(
+        Files({**FILES.studies, **paths}, FILES.methods),
+        ROOT / "resources/published",
+        {},
+        lambda settings, source: description.with_weights(settings, {}, "weights", source),
+        lambda dataset, source: None,
+        lambda path: path,
+    )
+    study = catalogue.study(name)
+    for target in (name, f"{name}_so_far"):
+        fingerprint(catalogue.page_facts(target))
+        for dataset in study.datasets:
+            facts = catalogue.facts(target, dataset)
+            fingerprint(facts)
+            for figure in all_figures().values():
+                figure.applies(facts)
+    for dataset in study.datasets:
+        fingerprint(study.split(dataset))
+        for row in study.rows.values():
+            run = study.run(dataset, row.name)
+            fingerprint([run.training, run.embedding, run.evaluation, run.members])
+            assert row.seeds
+            own_files(run.training)
+            assert "/" not in resize_slug(run.settings["transforms"].get("resize"))
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_studies(folder, name, record_property):
-    others = names_in([ROOT / "config/studies"])
     tried = []
 
     @fuzz(60)
     @given(mutated(STUDIES[name]))
     def garbage(study):
         tried.append(1)
-        answer(plan, "mine", {**others, "mine": write(folder, "mine", study)})
+        answer(plan, "mine", {"mine": write(folder, "mine", study)})
 
     garbage()
     record_property("tried", len(tried))
@@ -81,10 +97,10 @@ def test_studies(folder, name, record_property):
 @pytest.mark.parametrize(
     ("tree", "load"),
     [
-        (DATASET, lambda path: description.with_distribution(description.load_dataset("x", {"x": path}, "config"), [])),
+        (DATASET, lambda path: description.load_dataset("x", {"x": path}, "config").parser),
         (WEIGHTS, lambda path: description.load_weights({"x": path})),
-        (TOY, config.load_toy),
-        (PUBLISHED, lambda path: targets.for_methods(config.load_published(path), STUDIES["letters"])),
+        (TOY, lambda path: load_toy(path).content),
+        (PUBLISHED, load_published),
     ],
     ids=["datasets", "weights", "toys", "published"],
 )
@@ -136,20 +152,47 @@ def test_any_text(folder, record_property):
             "  lr_schedule: {class: StepLr, step_size: 1}\n  schedule: {epochs: 2",
             "unknown class 'StepLr' in 'lr_schedule'; did you mean 'StepLR'?",
         ),
+        (
+            "sampler: {class: MPerClass,",
+            "sampler: {class: UserError,",
+            "unknown class 'UserError' in 'sampler'; Known: ",
+        ),
+        (
+            "head: {class: Linear,",
+            "pooling: {class: GM}\n    head: {class: Linear,",
+            "'GM' in 'model.pooling'; did you mean",
+        ),
+        (
+            "head: {class: Linear,",
+            "projector: {class: Projector}\n    head: {class: Linear,",
+            "unknown class 'Projector' in 'model.projector'; did you mean 'LinearProjector'?",
+        ),
+        ("margin: 0.1}", "margin: 0.1}\n    forward: {class: InTurn}", "in 'forward'; did you mean 'InTurns'?"),
+        ("margin: 0.1}", "margin: 0.1}\n    relabel: {class: Meta, count: 2}", "'Meta' in 'relabel'; did you mean"),
+        ("margin: 0.1}", "margin: 0.1}\n    miner: {class: HardMiner}", "'HardMiner' in 'miner'; did you mean"),
+        (
+            "margin: 0.1}",
+            "margin: 0.1, distance: {class: LpDistanc}}",
+            "unknown class 'LpDistanc' in 'loss.distance'; did you mean 'LpDistance'?",
+        ),
+        (
+            "margin: 0.1}",
+            "margin: 0.1, reducer: mean}",
+            "'loss.reducer' must be a part such as {class: …}, found 'mean'.",
+        ),
         ("margin: 0.1", "margin: .nan", "'methods.triplet.loss.margin' is nan, which is no finite number."),
         (
             "title: Letters",
             "title: Letters\nsweep: {label: x, methods: [triplet], values: {1: {los: {}}}}",
             "key 'los'",
         ),
-        ("title: Letters", "title: Letters\nfidelity: f\nfidelities: {f: {protocol: {schedul: {}}}}", "'schedul'"),
+        ("title: Letters", "title: Letters\nvariant: f\nvariants: {f: {protocol: {schedul: {}}}}", "'schedul'"),
     ],
 )
 def test_mistakes_are_said_before_the_first_job(tmp_path, old, new, sentence):
     assert old in LETTERS
-    (tmp_path / "a.yaml").write_text(LETTERS.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(UserError) as refused:
-        config.load_study("a", {"a": tmp_path / "a.yaml"})
+        own_study(tmp_path, LETTERS.replace(old, new, 1))
     assert sentence in str(refused.value)
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from recheck.methods.losses import build_loss
-from recheck.methods.losses.contextual import ContextualLoss
-from recheck.methods.losses.contextual_similarity import VARIANTS, ContextualSimilarity
-from recheck.methods.losses.cosine import cosine_similarities
+from recheck.methods.losses.contextual.contextual import ContextualLoss
+from recheck.methods.losses.contextual.contextual_similarity import VARIANTS, ContextualSimilarity
+from recheck.methods.losses.contextual.cosine import cosine_similarities
 
 EPS = re.compile(r"_eps(\d+)")
 HYBRIDS = {

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from studies import shipped
 
-from recheck.config import load_study, merge, resolve
 from recheck.methods.losses import build_loss, build_miner
-from recheck.study.yaml import names_in
+from recheck.study.compose import merge
 
-STUDIES = Path(__file__).parents[2] / "config" / "studies"
 EXACT = 1e-9
 # The era's library differs a little here, and the study follows today's (docs/mlrc.md).
 NEAR_THE_ERA = {"softtriple": 1e-6}
@@ -50,7 +49,7 @@ PARAMETERS = {
 
 @pytest.fixture(scope="module")
 def study():
-    return load_study("mlrc", names_in([STUDIES]))
+    return shipped("mlrc")
 
 
 def arrays(golden: Path, name: str) -> dict[str, np.ndarray]:
@@ -74,7 +73,7 @@ def settings_of(stored, loss):
 
 def row_of(study, stored, loss, dataset="cub200"):
     """The study's own loss and miner with the hyper-parameters of the arrays."""
-    row = copy.deepcopy(resolve(study, dataset, ROWS[loss.removesuffix("_soptau")]))
+    row = copy.deepcopy(study.run(dataset, ROWS[loss.removesuffix("_soptau")]).settings)
     own = settings_of(stored, loss)
     miner = merge(row["miner"], {"epsilon": own.pop("epsilon")}) if "epsilon" in own else None
     spec = merge(row["loss"], own)
@@ -182,7 +181,7 @@ def test_within_pair_mining(study, golden, file, dataset, loss):
     if loss not in given:
         assert (loss, file) == ("contrast_benchmark_margins", "cars")
         return
-    spec = merge(resolve(study, dataset, WITHIN[loss])["loss"], {"loss": given[loss]})
+    spec = merge(study.run(dataset, WITHIN[loss]).settings["loss"], {"loss": given[loss]})
     spec["sharpness"] = given["alpha_within"]
     labels = torch.from_numpy(stored["labels"])
     for name in input_sets(stored, "base_"):

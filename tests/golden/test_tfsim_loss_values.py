@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from recheck.methods.losses import build_loss
-from recheck.methods.losses.per_anchor import Pairs
+from recheck.methods.losses.tfsim.per_anchor import Pairs
 
 VALUE, GRADIENT = 1e-6, 2e-5  # relative; gradients to the largest entry
 ROUNDING = 5e-7  # absolute: of float32 distances, which is all that is left of an anchor close to its margin

@@ -8,7 +8,7 @@ import torch
 
 from recheck.evaluation.calibration import Neighbours, calibrate, evaluation_json, neighbours, recall_at
 from recheck.evaluation.metrics import evaluate
-from recheck.methods.losses.masked import masked_max, masked_min
+from recheck.methods.losses.tfsim.masked import masked_max, masked_min
 from recheck.models.shifted_gem import ShiftedGeM
 
 MATHS = ("fixed", "legacy")

@@ -7,9 +7,10 @@ from cases import cases, rest
 from recheck.evaluation.clustering import nmi
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.views import concatenated, normalise
-from recheck.methods.losses import ExclusiveProxyNCALoss
+from recheck.methods.losses.unbiased.proxy_nca import ExclusiveProxyNCALoss
 from recheck.methods.meta_classes import mapping, relabel
-from recheck.methods.optimisers import MXNetAdam, build_optimisers
+from recheck.methods.mxnet_adam import MXNetAdam
+from recheck.methods.optimisers import build_optimisers
 from recheck.models.heads import NormProxyHead
 
 

@@ -4,22 +4,19 @@ import torch
 from cases import cases
 
 from recheck.methods.geometry import distances
-from recheck.methods.losses import (
-    AngularPairLoss,
-    BoundaryMarginLoss,
-    DiscriminativeLoss,
-    ExclusiveProxyNCALoss,
-    FacilityLocationLoss,
-    NormProxyLoss,
-    NPairLoss,
-    PrototypicalLoss,
-    ProxyTripletLoss,
-    SemiHardTripletLoss,
-    UnbiasedRankedListLoss,
-    build_loss,
-)
-from recheck.methods.losses.facility_location import energy, true_energy
-from recheck.methods.miners import DistanceWeightedSampler
+from recheck.methods.losses import build_loss
+from recheck.methods.losses.unbiased.angular_pair import AngularPairLoss
+from recheck.methods.losses.unbiased.boundary_margin import BoundaryMarginLoss
+from recheck.methods.losses.unbiased.discriminative import DiscriminativeLoss
+from recheck.methods.losses.unbiased.facility_location import FacilityLocationLoss, energy, true_energy
+from recheck.methods.losses.unbiased.norm_proxy import NormProxyLoss
+from recheck.methods.losses.unbiased.npair import NPairLoss
+from recheck.methods.losses.unbiased.prototypical import PrototypicalLoss
+from recheck.methods.losses.unbiased.proxy_nca import ExclusiveProxyNCALoss
+from recheck.methods.losses.unbiased.proxy_triplet import ProxyTripletLoss
+from recheck.methods.losses.unbiased.ranked_list import UnbiasedRankedListLoss
+from recheck.methods.losses.unbiased.semihard_triplet import SemiHardTripletLoss
+from recheck.methods.miners.distance_weighted import DistanceWeightedSampler
 
 
 def simple(case, loss, embeddings="emb"):

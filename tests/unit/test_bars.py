@@ -4,8 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from report_facts import facts
 
-from recheck.report import bars, results, tables
+from recheck.report import results
+from recheck.report.figures import bars
+from recheck.report.tables.frame import build
 
 VIEWS, METRICS = ["best_on_test", "last_epoch"], ["R@1", "NMI"]
 LABELS = {"triplet": "Triplet", "npair": "N-pairs", "late": "Not run yet", "unknown": "Nothing at all"}
@@ -29,15 +32,14 @@ def files(tmp_path):
 
 def rows(seeds=3, documents=(), labels=LABELS, methods=("triplet", "npair")):
     found = [
-        ["birds", method, seed, view, 64, metric, 0.5 + 0.02 * number - 0.04 * VIEWS.index(view) + 0.01 * seed, False]
+        ["birds", method, seed, view, 64, metric, 0.5 + 0.02 * number - 0.04 * VIEWS.index(view) + 0.01 * seed]
         for number, method in enumerate(methods)
         for seed in range(seeds)
         for view in VIEWS
         for metric in METRICS
     ]
     summary = results.summarise(pd.DataFrame(found, columns=results.EVALUATION_COLUMNS))
-    quoted = tables.published(list(documents))
-    return tables.frame(summary, "birds", methods=labels, views=VIEWS, metrics=METRICS, quoted=quoted)
+    return build(facts(labels, dataset="birds", views=VIEWS, metrics=METRICS, quoted=documents), summary)
 
 
 def draw(files, *arguments, **options):

@@ -8,10 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from recheck.errors import UserError
 from recheck.methods.losses import build_loss, build_miner
-from recheck.methods.losses.contextual import ContextualLoss
-from recheck.methods.losses.contextual_similarity import VARIANTS, ContextualSimilarity
-from recheck.methods.losses.cosine import cosine_similarities, same_class
-from recheck.methods.losses.min_product import min_product
+from recheck.methods.losses.contextual.contextual import ContextualLoss
+from recheck.methods.losses.contextual.contextual_similarity import VARIANTS, ContextualSimilarity
+from recheck.methods.losses.contextual.cosine import cosine_similarities, same_class
+from recheck.methods.losses.contextual.min_product import min_product
 
 HYBRID = {"class": "HybridLoss", "k": 3, "w_context": 0.4, "w_contrastive": 0.5, "w_reg": 0.1, "target": 0.25}
 CONTRASTIVE = {

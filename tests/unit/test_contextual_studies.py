@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 from project import ROOT
+from studies import FILES, shipped
 
-from recheck.config import load_published, load_study, resolve
 from recheck.data import transforms
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.samplers import build_sampler
-from recheck.shorthand import swept
-from recheck.study.yaml import names_in
+from recheck.study.compose import compose
+from recheck.study.published import load_published
 
-STUDIES = names_in([ROOT / "config/studies"])
 LINEAR, NONE = True, False
 # rate, projector, weight of the regulariser, images of a class in a batch (0: shuffled), warm-up; of CUB, Cars, SOP
 TUNED = {
@@ -38,12 +37,12 @@ PROXIES = ("proxy_anchor", "proxy_nca", "n_softmax", "cosface")
 
 @pytest.fixture(scope="module")
 def small():
-    return load_study("contextual_224", STUDIES)
+    return shipped("contextual_224")
 
 
 @pytest.fixture(scope="module")
 def large():
-    return load_study("contextual_256", STUDIES)
+    return shipped("contextual_256")
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +58,9 @@ RECALLS |= {"inshop": (1, 10, 20, 30, 40, 50)}
 
 @pytest.mark.parametrize("name", ["contextual_224", "contextual_256", "contextual_ablations", "contextual_weight"])
 def test_columns_of_every_dataset(name):
-    study = load_study(name, STUDIES)
-    for dataset in study["datasets"]:
-        shown = resolve(study, dataset, next(iter(study["methods"])))["evaluation"]
+    study = shipped(name)
+    for dataset in study.datasets:
+        shown = study.run(dataset, next(iter(study.rows))).settings["evaluation"]
         assert shown["table"] == [*(f"R@{k}" for k in RECALLS[dataset]), "MAP@R"]
         also = {"sop": {"R@1000"}}.get(dataset, {"R@16", "R@32"}) if name == "contextual_224" else set()
         assert also <= set(shown["metrics"])
@@ -69,8 +68,8 @@ def test_columns_of_every_dataset(name):
 
 def test_transforms_of_256(large):
     crop = {"scale": [0.16, 1.0], "ratio": [0.75, 1.33]}
-    for dataset in large["datasets"]:
-        own = resolve(large, dataset, "hybrid")["transforms"]
+    for dataset in large.datasets:
+        own = large.run(dataset, "hybrid").settings["transforms"]
         size, *first = {"sop": (256, 288), "inshop": (256, 288), "inat_mini": (224,)}.get(dataset, (256,))
         before = [{"resize": {"shorter": side}} for side in first]
         assert own["train"] == [
@@ -90,7 +89,7 @@ def test_tuned_values_of_224(small, method, dataset):
     batch, epochs, step, factor, scale, every = BUDGETS[dataset]
     if dataset == "sop" and method in PROXIES:
         epochs, step = 115, 21
-    run = resolve(small, dataset, method)
+    run = small.run(dataset, method).settings
     lr = {part: own["lr"] for part, own in run["optimisers"].items()}
     assert lr["backbone"] == lr["head"] == rate
     assert all(own["class"] == "AdamW" and own["weight_decay"] == 1e-4 for own in run["optimisers"].values())
@@ -111,17 +110,17 @@ def test_weights_of_the_hybrid_loss(small, large):
     keys = ("w_context", "w_contrastive", "w_reg", "target", "pos_margin", "neg_margin")
     expected = dict.fromkeys(("cars196", "sop"), (0.8, 0.2, 0.1, 0.3, 0.75, 0.6, 0.05))
     for dataset, values in {**expected, "cub200": (0.95, 0.05, 0.1, 0.3, 0.75, 0.6, 0.04)}.items():
-        loss = resolve(small, dataset, "hybrid")["loss"]
+        loss = small.run(dataset, "hybrid").settings["loss"]
         assert (*(loss[key] for key in keys), loss["eps"]) == values and loss["k"] == 4
-    for dataset in large["datasets"]:
-        loss = resolve(large, dataset, "hybrid")["loss"]
+    for dataset in large.datasets:
+        loss = large.run(dataset, "hybrid").settings["loss"]
         assert [loss[key] for key in keys] == [0.4, 0.5, 0.1, 0.25, 0.75, 0.6]
         assert build_loss(loss, 100, 512).similarity.eps == 0.05
 
 
 @pytest.mark.parametrize("dataset", RATES_256)
 def test_settings_of_256(large, dataset):
-    run = resolve(large, dataset, "proxy_nca")
+    run = large.run(dataset, "proxy_nca").settings
     lr = {part: own["lr"] for part, own in run["optimisers"].items()}
     assert lr == {"backbone": RATES_256[dataset] / 2, "head": RATES_256[dataset], "loss": 1e-3}
     assert all(own["class"] == "Adam" and own["weight_decay"] == 1e-4 for own in run["optimisers"].values())
@@ -140,40 +139,40 @@ def test_settings_of_256(large, dataset):
     [("small", "cub200", 45), ("small", "cars196", 126), ("large", "cub200", 15), ("large", "cars196", 30)],
 )
 def test_batches_of_an_epoch(request, labels, protocol, dataset, batches):
-    sampler = resolve(request.getfixturevalue(protocol), dataset, "hybrid")["sampler"]
+    sampler = request.getfixturevalue(protocol).run(dataset, "hybrid").settings["sampler"]
     assert len(build_sampler(sampler, labels[dataset]).draw(np.random.RandomState(0))) == batches
 
 
 def test_batches_of_an_epoch_on_in_shop_and_inaturalist(large, labels):
-    inshop = build_sampler(resolve(large, "inshop", "hybrid")["sampler"], labels["inshop"])
+    inshop = build_sampler(large.run("inshop", "hybrid").settings["sampler"], labels["inshop"])
     assert len(inshop.draw(np.random.RandomState(0))) == 600
     kinds = "Amphibians Animalia Arachnids Birds Fungi Insects Mammals Mollusks Plants Ray-finned_Fishes Reptiles"
     classes = np.repeat(kinds.split(), [85, 71, 77, 743, 171, 1263, 123, 85, 2136, 92, 157])
-    spec = resolve(large, "inat_mini", "hybrid")["sampler"]
+    spec = large.run("inat_mini", "hybrid").settings["sampler"]
     sampler = build_sampler(spec, np.repeat(np.arange(5003), 50), np.repeat(classes, 50))
     assert len(sampler.draw(np.random.RandomState(0))) == 576
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if name.startswith("contextual_")])
-@pytest.mark.parametrize("fidelity", [None, "compat", "regularised"])
-def test_every_row_can_be_built(name, fidelity):
+@pytest.mark.parametrize("name", [name for name in FILES.studies if name.startswith("contextual_")])
+@pytest.mark.parametrize("variant", [None, "compat", "regularised"])
+def test_every_row_can_be_built(name, variant):
     """Arguments are checked by the classes themselves, nested parts included."""
-    if fidelity and fidelity not in load_study(name, STUDIES).get("fidelities", {}):
+    if variant and variant not in compose(name, FILES).get("variants", {}):
         return
-    study = load_study(name, STUDIES, fidelity)
-    for dataset in study["datasets"]:
-        for method in study["methods"]:
-            run = resolve(study, dataset, method)
+    study = shipped(name, variant=variant)
+    for dataset in study.datasets:
+        for method in study.rows:
+            run = study.run(dataset, method).settings
             loss = build_loss(run["loss"], num_classes=5, embedding_size=8)
             build_miner(run.get("miner"))
             assert bool(list(loss.parameters())) == (method in PROXIES)
 
 
 def test_compat_has_a_proxy_for_each_image():
-    study = load_study("contextual_224", STUDIES, "compat")
+    study = shipped("contextual_224", variant="compat")
     for method in ("proxy_anchor", "proxy_nca"):
         for dataset, images, classes in (("cub200", 5864, 100), ("cars196", 8054, 98), ("sop", 59551, 11318)):
-            spec = resolve(study, dataset, method)["loss"]
+            spec = study.run(dataset, method).settings["loss"]
             assert len(build_loss(spec, classes, 2).proxies) == images
 
 
@@ -187,11 +186,11 @@ def test_compat_has_a_proxy_for_each_image():
     ],
 )
 def test_derived_studies_differ_in_the_loss_alone(name, base):
-    derived, original = load_study(name, STUDIES), load_study(base, STUDIES)
-    for dataset in derived["datasets"]:
-        wanted = resolve(original, dataset, "hybrid")
-        for method in derived["methods"]:
-            run = resolve(derived, dataset, method)
+    derived, original = shipped(name), shipped(base)
+    for dataset in derived.datasets:
+        wanted = original.run(dataset, "hybrid").settings
+        for method in derived.rows:
+            run = derived.run(dataset, method).settings
             assert {**run, "loss": wanted["loss"]} == wanted
             own, known = ({**part["loss"], "pos_margin": 0.75, "neg_margin": 0.6} for part in (run, wanted))
             changed = {key for key in {*own, *known} if own.get(key) != known.get(key)}
@@ -199,20 +198,21 @@ def test_derived_studies_differ_in_the_loss_alone(name, base):
 
 
 def test_ablations_are_0_to_10():
-    rows = load_study("contextual_ablations", STUDIES)["methods"]
-    assert [own["loss"].get("variant", 0) for own in rows.values()] == list(range(11))
-    assert [int(own["label"].split(":")[0]) for own in rows.values()] == list(range(11))
+    study = shipped("contextual_ablations")
+    losses = [run.settings["loss"] for run in study.runs["cub200"].values()]
+    assert [loss.get("variant", 0) for loss in losses] == list(range(11))
+    assert [int(row.label.split(":")[0]) for row in study.rows.values()] == list(range(11))
 
 
 def test_weights_of_the_sweeps_are_what_their_rows_say():
     values = {"contextual_weight": [50, 60, 70, 80, 85, 90, 95, 100]}
     values |= {"contextual_weight_cars": [20, 40, 60, 70, 80, 90, 100], "contextual_regulariser": [0, 5, 10, 20, 40]}
     for name, expected in values.items():
-        study = load_study(name, STUDIES)
-        (rows,) = swept(study).values()
+        study = shipped(name)
+        (rows,) = study.swept().values()
         assert [value for value, _ in rows] == expected
         for value, method in rows:
-            loss = resolve(study, next(iter(study["datasets"])), method)["loss"]
+            loss = study.run(study.datasets[0], method).settings["loss"]
             weight = loss["w_reg"] if name == "contextual_regulariser" else loss["w_context"]
             assert weight == pytest.approx(value / 100)
             total = 1.0 if name == "contextual_regulariser" else 1.1
@@ -221,11 +221,11 @@ def test_weights_of_the_sweeps_are_what_their_rows_say():
 
 def test_published_rows_are_rows_of_the_studies():
     for name in ("contextual_224", "contextual_256", "contextual_weight", "contextual_weight_cars"):
-        study = load_study(name, STUDIES)
-        for document in load_published(ROOT / "resources/published" / study["published"]):
+        study = shipped(name)
+        for document in load_published(ROOT / "resources/published" / study.published):
             for dataset, rows in document["values"].items():
-                assert set(rows) <= set(study["methods"]) and dataset in study["datasets"]
-                computed = resolve(study, dataset, next(iter(rows)))["evaluation"]["metrics"]
+                assert set(rows) <= set(study.rows) and dataset in study.datasets
+                computed = study.run(dataset, next(iter(rows))).settings["evaluation"]["metrics"]
                 for views in rows.values():
-                    assert set(views) <= set(study["views"])
+                    assert set(views) <= set(study.views)
                     assert all({*metrics} <= {*computed, "train_R@1"} for metrics in views.values())

@@ -65,18 +65,23 @@ def full_size(name):
 
 
 def expected_of(name):
-    return description.load_dataset(name, PATHS, "here")["expected"]
+    return description.load_dataset(name, PATHS, "here").description["expected"]
 
 
 @pytest.mark.parametrize("name", sorted(PATHS))
 def test_every_dataset_is_valid(name):
     dataset = description.load_dataset(name, PATHS, "here")
-    assert dataset["parser"] in BUILT_IN
+    assert dataset.parser["parser"] in BUILT_IN
+
+
+def test_an_unknown_dataset_names_the_nearest():
+    with pytest.raises(UserError, match="here: there is no dataset 'emojis'; did you mean 'emoji'"):
+        description.load_dataset("emojis", PATHS, "here")
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_benchmarks_are_read_as_their_authors_did(name):
-    options = description.load_dataset(name, PATHS, "here")["options"]
+    options = description.load_dataset(name, PATHS, "here").image_reading
     assert (options["exif"], options["alpha"]) == ("ignore", "drop")
 
 
@@ -186,7 +191,7 @@ def test_cub200_is_split_as_published(lists, tmp_path):
     ):
         (home / file).write_text("".join(f"{number} {value}\n" for number, value in rows))
     # the real file's checks, the published lists' hashes among them
-    index = make_index(description.load_dataset("cub200", PATHS, "here"), tmp_path, tmp_path)
+    index = make_index(description.load_dataset("cub200", PATHS, "here").parser, tmp_path, tmp_path)
     rows = index.assign(class_id=index["label"] + 1, path=index["path"].str.removeprefix("CUB_200_2011/"))
     for role, images in make_split(index["label"], {"scheme": "class_halves"})["folds"][0].items():
         compare(f"cub200_{role}", rows.iloc[images], range(len(images)))
@@ -198,8 +203,7 @@ def test_cars196_is_split_as_published(lists, tmp_path):
     records = [(path, 1, 1, 2, 2, label, 0) for path, label in zip(listed["path"], listed["class_id"], strict=True)]
     fields = ("relative_im_path", "bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "test")
     save_mat(tmp_path / "cars_annos.mat", fields, records, class_names=[f"car {label}" for label in range(1, 197)])
-    dataset = description.load_dataset("cars196", PATHS, "here")
-    dataset["options"] = {}
+    dataset = {**description.load_dataset("cars196", PATHS, "here").parser, "options": {}}
     index = make_index(dataset, tmp_path, tmp_path)
     rows = index.assign(class_id=index["label"])
     for role, images in make_split(index["label"], {"scheme": "class_halves"})["folds"][0].items():
@@ -216,7 +220,7 @@ def test_inshop_is_split_as_published(lists, tmp_path):
         f"{len(listed)}\nimage_name item_id evaluation_status\n"
         + "".join(f"{path:<80} {item} {role}\n" for path, item, role in rows)
     )
-    index = make_index(description.load_dataset("inshop", PATHS, "here"), tmp_path, tmp_path)
+    index = make_index(description.load_dataset("inshop", PATHS, "here").parser, tmp_path, tmp_path)
     rows = index.assign(class_id=index["label"])
     split = make_split(index["label"], {"scheme": "official"}, roles=index["role"])
     for role, images in split["folds"][0].items():

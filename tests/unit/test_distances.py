@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recheck.report import distances
+from recheck.report.figures import distances
 
 
 def sphere(count, dimension, seed=0):

@@ -7,8 +7,9 @@ from matplotlib import colors
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from recheck.report import figures, results, style
-from recheck.report.tables import Published
+from recheck.report import results, style
+from recheck.report.figures import curves, map, metrics, recall
+from recheck.report.tables.frame import Published
 
 LABELS = {"pretrained": "Pretrained", "triplet": "Triplet", "arcface": "ArcFace"}
 VIEWS, METRICS = ["concatenated", "separated"], ["P@1", "MAP@R", "R@1", "R@2", "R@4"]
@@ -21,7 +22,7 @@ def files(tmp_path):
 
 def summary(seeds=1, labels=LABELS):
     rows = [
-        ["emoji", method, seed, view, {"concatenated": 512, "separated": 128}[view], metric, value, False]
+        ["emoji", method, seed, view, {"concatenated": 512, "separated": 128}[view], metric, value]
         for number, method in enumerate(labels)
         for seed in range(seeds)
         for view in VIEWS
@@ -52,14 +53,14 @@ def histories(epochs=5, column="val_MAP@R", labels=LABELS):
 
 
 def draw_metrics(files, seeds=1, **options):
-    shown = {"dataset": "emoji", "labels": LABELS, "views": VIEWS, "metrics": ["P@1", "MAP@R"], **files, **options}
-    return figures.metrics(summary(seeds, shown["labels"]), folds(shown["labels"]), **shown)
+    shown = {"labels": LABELS, "views": VIEWS, "metrics": ["P@1", "MAP@R"], **files, **options}
+    return metrics.draw(summary(seeds, shown["labels"]), folds(shown["labels"]), **shown)
 
 
 def draw_curves(files, frame, **options):
     chosen = {("triplet", 0, fold): 4 for fold in range(3)}
-    shown = {"dataset": "emoji", "labels": LABELS, "selection": "val_MAP@R", "chosen": chosen, **files, **options}
-    return figures.curves(frame, **shown)
+    shown = {"labels": LABELS, "selection": "val_MAP@R", "chosen": chosen, **files, **options}
+    return curves.draw(frame, **shown)
 
 
 def legend_of(figure):
@@ -104,11 +105,11 @@ def test_one_seed_shows_folds_and_several_show_intervals(files):
 
 
 def test_a_published_value_is_a_hollow_mark_at_its_place(files):
-    quoted = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 61.0}}}})
+    quoted = Published("Paper", {"triplet": {"concatenated": {"P@1": 61.0}}})
     drawn = draw_metrics(files, quoted=[quoted])
     assert hollow_of(drawn) == [61.0]
     assert "published (quoted)" in legend_of(drawn)
-    other = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 59.0}}}})
+    other = Published("Paper", {"triplet": {"concatenated": {"P@1": 59.0}}})
     assert hollow_of(draw_metrics(files, quoted=[quoted, other, quoted])) == [61.0, 59.0]
 
 
@@ -117,21 +118,21 @@ def hollow_of(drawn):
 
 
 def test_a_figure_of_published_values_alone_says_so_and_shows_nothing_else(files):
-    quoted = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 61.0}}}})
-    shown = {"dataset": "emoji", "labels": LABELS, "views": VIEWS, "metrics": ["P@1"], "reference": "pretrained"}
-    drawn = figures.metrics(summary().iloc[:0], folds().iloc[:0], quoted=[quoted], **shown, **files)
+    quoted = Published("Paper", {"triplet": {"concatenated": {"P@1": 61.0}}})
+    shown = {"labels": LABELS, "views": VIEWS, "metrics": ["P@1"], "reference": "pretrained"}
+    drawn = metrics.draw(summary().iloc[:0], folds().iloc[:0], quoted=[quoted], **shown, **files)
     assert "nothing was measured here" in drawn.get_suptitle()
     assert len(drawn.axes[0].lines) == 1 and hollow_of(drawn) == [61.0]
     assert legend_of(drawn) == VIEWS
     assert all(handle.get_markerfacecolor() == "white" for handle in drawn.legends[0].legend_handles)
-    high = Published("Paper", {"emoji": {"triplet": {"concatenated": {"R@4": 99.5}}}})
+    high = Published("Paper", {"triplet": {"concatenated": {"R@4": 99.5}}})
     shown["metrics"] = ["P@1", "R@4"]
-    drawn = figures.metrics(summary().iloc[:0], folds().iloc[:0], quoted=[high], **shown, **files)
+    drawn = metrics.draw(summary().iloc[:0], folds().iloc[:0], quoted=[high], **shown, **files)
     assert [axis.get_title() for axis in drawn.axes] == ["R@4"] and drawn.axes[0].get_xlim()[1] < 101
 
 
 def test_no_tick_is_above_100_percent(files):
-    quoted = Published("Paper", {"emoji": {"triplet": {"concatenated": {"P@1": 100.0}}}})
+    quoted = Published("Paper", {"triplet": {"concatenated": {"P@1": 100.0}}})
     drawn = draw_metrics(files, quoted=[quoted])
     high = drawn.axes[0].get_xlim()[1]
     assert high > 100 >= max(tick for tick in drawn.axes[0].get_xticks() if tick <= high)
@@ -139,7 +140,7 @@ def test_no_tick_is_above_100_percent(files):
 
 def test_a_method_without_results_keeps_its_row(files):
     labels = {**LABELS, "late": "Not run yet"}
-    drawn = figures.metrics(summary(), folds(), dataset="emoji", labels=labels, views=VIEWS, metrics=["P@1"], **files)
+    drawn = metrics.draw(summary(), folds(), labels=labels, views=VIEWS, metrics=["P@1"], **files)
     assert [tick.get_text() for tick in drawn.axes[0].get_yticklabels()] == list(labels.values())
 
 
@@ -206,7 +207,7 @@ def test_a_study_without_training_still_gets_its_curves_file(files):
 
 
 def test_recall_is_drawn_over_k_in_both_views(files):
-    drawn = figures.recall(summary(), dataset="emoji", labels=LABELS, views=VIEWS, reference="pretrained", **files)
+    drawn = recall.draw(summary(), labels=LABELS, views=VIEWS, reference="pretrained", **files)
     panels = drawn.axes
     assert len(panels) == 2 and legend_of(drawn) == list(LABELS.values())
     for axis in panels:
@@ -217,7 +218,7 @@ def test_recall_is_drawn_over_k_in_both_views(files):
 
 def test_recall_of_many_methods_colours_the_highest(files):
     labels = {f"m{number}": f"Method {number}" for number in range(15)}
-    drawn = figures.recall(summary(labels=labels), dataset="emoji", labels=labels, views=VIEWS, **files)
+    drawn = recall.draw(summary(labels=labels), labels=labels, views=VIEWS, **files)
     assert legend_of(drawn) == [*(f"Method {number}" for number in range(5, 15)), "5 more methods"]
     assert sum(line.get_color() == style.FAINT for line in drawn.axes[0].lines) == 5
 
@@ -225,7 +226,7 @@ def test_recall_of_many_methods_colours_the_highest(files):
 def test_recall_without_two_ranks_says_so_instead_of_failing(files):
     few = summary()
     few = few[few["metric"] != "R@2"]
-    figures.recall(few[few["metric"] != "R@4"], dataset="emoji", labels=LABELS, views=VIEWS, **files)
+    recall.draw(few[few["metric"] != "R@4"], labels=LABELS, views=VIEWS, **files)
     assert files["png"].exists()
 
 
@@ -258,8 +259,8 @@ def clusters(classes=12, each=8, dim=16, spread=0.05):
 
 def test_the_projection_is_fixed_and_keeps_neighbours_together():
     vectors, labels = clusters()
-    points = figures.project(vectors)
-    assert np.array_equal(points, figures.project(vectors))
+    points = map.project(vectors)
+    assert np.array_equal(points, map.project(vectors))
     distance = np.linalg.norm(points[:, None] - points[None], axis=2)
     np.fill_diagonal(distance, np.inf)
     assert (labels[distance.argmin(1)] == labels).mean() > 0.95
@@ -267,26 +268,26 @@ def test_the_projection_is_fixed_and_keeps_neighbours_together():
 
 @pytest.mark.parametrize(("count", "dim"), [(1, 3), (2, 1), (4, 5), (6, 2)])
 def test_few_points_can_be_projected_too(count, dim):
-    points = figures.project(np.random.default_rng(0).standard_normal((count, dim)))
+    points = map.project(np.random.default_rng(0).standard_normal((count, dim)))
     assert points.shape == (count, 2) and np.isfinite(points).all()
 
 
 def test_highlighted_classes_come_from_every_group():
     labels = np.repeat(np.arange(40), 5)
     groups = {label: "abcd"[label // 10] for label in range(40)}
-    chosen = figures.highlighted_classes(labels, groups, count=8)
+    chosen = map.highlighted_classes(labels, groups, count=8)
     assert [sum(groups[cls] == group for cls in chosen) for group in "abcd"] == [2, 2, 2, 2]
-    assert len(figures.highlighted_classes(labels, count=8)) == 8
-    assert figures.highlighted_classes(np.array([3, 3, 7, 7]), count=8) == [3, 7]
+    assert len(map.highlighted_classes(labels, count=8)) == 8
+    assert map.highlighted_classes(np.array([3, 3, 7, 7]), count=8) == [3, 7]
 
 
 @pytest.mark.parametrize("pictures", [False, True])
 def test_a_map_names_its_classes_without_overlap(files, pictures):
     vectors, labels = clusters()
-    shown = figures.highlighted_classes(labels, count=7)
+    shown = map.highlighted_classes(labels, count=7)
     thumbnails = {int(at): np.full((16, 12, 3), 90, np.uint8) for at in np.flatnonzero(np.isin(labels, shown))}
     names = {label: f"a rather long class name {label}" for label in range(12)}
-    drawn = figures.embedding_map(
+    drawn = map.draw(
         {"Pretrained": vectors, "Triplet": vectors[:, :8]},
         labels,
         shown=shown,
@@ -304,10 +305,8 @@ def test_a_map_of_images_alone_still_shows_all_of_them(files):
     vectors, labels = clusters(classes=4)
     thumbnails = {at: np.full((16, 16, 3), 90, np.uint8) for at in range(len(labels))}
     names = {label: str(label) for label in range(4)}
-    drawn = figures.embedding_map(
-        {"Triplet": vectors}, labels, shown=[0, 1, 2, 3], names=names, thumbnails=thumbnails, **files
-    )
+    drawn = map.draw({"Triplet": vectors}, labels, shown=[0, 1, 2, 3], names=names, thumbnails=thumbnails, **files)
     (left, right), (low, high) = drawn.axes[0].get_xlim(), drawn.axes[0].get_ylim()
-    points = figures.project(vectors)
+    points = map.project(vectors)
     assert left < points[:, 0].min() and points[:, 0].max() < right
     assert low < points[:, 1].min() and points[:, 1].max() < high

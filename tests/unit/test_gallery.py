@@ -8,7 +8,7 @@ from matplotlib import colors
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 
-from recheck.report import gallery
+from recheck.report.figures import gallery
 
 LABELS = np.repeat(np.arange(12), 4)
 

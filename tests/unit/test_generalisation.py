@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from recheck.report import generalisation
+from recheck.report.figures import generalisation
 
 COLUMNS = ("train_R@1", "test_R@1")
 LABELS = {"triplet": "Triplet", "contextual": "Contextual", "untrained": "Untrained"}
@@ -37,7 +37,7 @@ def histories(methods=("triplet", "contextual"), seeds=2, folds=2, epochs=4, eve
 
 
 def draw(files, frame, **options):
-    shown = {"dataset": "birds", "labels": LABELS, "columns": COLUMNS, **options}
+    shown = {"labels": LABELS, "columns": COLUMNS, **options}
     return generalisation.draw(frame, **shown, **files)
 
 

@@ -1,56 +1,91 @@
-"""A training job does not load what it does not use, and whoever uses it gets it."""
+"""A training job imports the modules that its parts need, no others, and all of them are real."""
 
 import subprocess
 import sys
 import textwrap
 
+import pytest
 from project import ROOT
 
-SLOW = ("scipy.stats._stats_py", "sklearn", "pandas", "sympy", "torch._inductor", "torch._dynamo.config", "torchvision")
+START = """
+    import sys
+    import recheck.training.record
+    from recheck.models.embedding import save_model
+    from recheck.training import engine, history, interrupt
+"""
+TRAIN = """
+    import numpy as np
+    import torch
+    from recheck.methods.losses import build_loss
+    from recheck.methods.optimisers import build_optimisers
+    from recheck.methods.samplers import build_sampler
+
+    sampler = build_sampler(
+        {{"class": "MPerClass", "batch": 4, "per_class": 2, "length": 8}}, np.arange(8) // 2
+    )
+    net, labels = torch.nn.Linear(2, 2), torch.arange(4) // 2
+    loss = build_loss({{"class": "{loss}"}}, num_classes=4, embedding_size=2)
+    optimisers = build_optimisers({{"head": {{"class": "Adam", "lr": 0.1}}}}, {{"head": net}})
+    before = net.weight.detach().clone()
+    loss(net(torch.arange(8.0).view(4, 2) / 100), labels).backward()
+    optimisers["head"].step()
+    assert not torch.equal(net.weight, before)
+"""
+# whether a module that has a file was loaded from there
+REPORT = """
+    from importlib.machinery import PathFinder
+
+    for name, module in list(sys.modules.items()):
+        package, _, _ = name.rpartition(".")
+        path = getattr(sys.modules.get(package), "__path__", [] if package else None)
+        spec = PathFinder.find_spec(name, path)
+        origin = getattr(getattr(module, "__spec__", None), "origin", None)
+        print(name, "real" if spec is None or origin in (spec.origin, "frozen", "built-in") else "replaced")
+"""
+NEVER = {"matplotlib", "pandas", "sklearn", "timm", "torchvision", "yaml", "jsonschema"}
+LIBRARY = {"pytorch_metric_learning", "scipy"}
+COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}
 
 
-def run(program):
+def imported(*programs):
+    program = "".join(textwrap.dedent(program) for program in programs)
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=ROOT / "workflow" / "scripts",
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", program], cwd=ROOT / "workflow/scripts", capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return dict(line.split() for line in done.stdout.splitlines())
 
 
-def test_a_training_job_does_not_load_what_it_does_not_use_and_who_asks_gets_it():
-    found = run(f"""
-        import sys
-        import torch
-        from recheck.models.embedding import save_model
-        from recheck.training import engine, history, interrupt, record
-        from recheck.training.seeding import make_deterministic
+def test_the_start_of_a_training_job():
+    assert not (NEVER | LIBRARY | COMPILER | {"faiss", "tensorboard"}) & set(imported(START, REPORT))
 
-        make_deterministic(True)
-        assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
-        net = torch.nn.Linear(2, 1)
-        optimiser = torch.optim.Adam(net.parameters(), lr=0.1)
 
-        def step():
-            optimiser.zero_grad()
-            net(torch.ones(1, 2)).sum().backward()
-            optimiser.step()
-            return net.weight.detach().clone()
+@pytest.mark.parametrize(("loss", "unused"), [("SemiHardTripletLoss", LIBRARY), ("TripletMarginLoss", set())])
+def test_a_training_step_imports_the_library_of_its_loss(loss, unused):
+    """PyTorch's own optimisers import its compiler in their first step."""
+    found = set(imported(START, TRAIN.format(loss=loss), REPORT))
+    assert not (NEVER | unused) & found
+    assert found >= COMPILER
 
-        first = step()
-        print(*(name for name in {SLOW} if name in sys.modules))
 
-        import scipy.stats
-        from scipy.special import binom
-        from pytorch_metric_learning import samplers
-        assert list(scipy.stats.rankdata([3, 1])) == [2, 1] and binom(4, 2) == 6
-        assert samplers.MPerClassSampler([0, 0, 1, 1], 2)
+def replaced(*programs):
+    found = imported(*programs, REPORT)
+    assert len(found) > 1000
+    return {name for name, state in found.items() if state == "replaced"}
 
-        import torch._dynamo.config
-        compiled = torch.compile(lambda x: x + 1, backend="eager")
-        assert compiled(torch.ones(1)).item() == 2
-        assert torch._dynamo.disable(step)().sub(first).abs().min() > 0, "optimisers go on when the compiler is there"
-    """)
-    assert not found.split(), f"loaded for nothing: {found}"
+
+def test_no_module_is_replaced_but_by_its_own_library():
+    """PyTorch puts objects into the places of some of its modules, such as torch.backends."""
+    alone = replaced("import sys, torch, torch._dynamo, torch.utils.data, pytorch_metric_learning.losses")
+    assert all(name.startswith("torch.") for name in alone)
+    assert replaced(START, TRAIN.format(loss="TripletMarginLoss")) <= alone
+
+
+def test_a_replaced_module_would_be_seen():
+    fake = """
+        import types, importlib.machinery
+        sys.modules["scipy.stats"] = types.ModuleType("scipy.stats")
+        sys.modules["scipy.stats"].__spec__ = importlib.machinery.ModuleSpec("scipy.stats", None)
+        import scipy
+    """
+    assert "scipy.stats" in replaced(START, fake)

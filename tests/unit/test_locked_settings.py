@@ -8,16 +8,14 @@ import json
 
 import pytest
 from project import ROOT
+from studies import FILES, shipped
 
-from recheck import config
-from recheck.data import description
+from recheck.data.description import load_dataset
+from recheck.study.compose import compose
 from recheck.study.yaml import names_in
 
 GOLDEN = ROOT / "tests/golden/settings"
-STUDIES = names_in([ROOT / "config/studies"])
 DATASETS = names_in([ROOT / "config/datasets"])
-WEIGHTS = description.load_weights(names_in([ROOT / "config/weights"]))
-PARSER = ("name", "parser", "distribution", "root", "csv", "expected", "options")
 
 
 def locked_study(name):
@@ -25,56 +23,40 @@ def locked_study(name):
     reprs, rows = [], {}
 
     def number(value):
-        text = repr(config.canonical(value))
-        if text not in reprs:
-            reprs.append(text)
-        return reprs.index(text)
+        if repr(value) not in reprs:
+            reprs.append(repr(value))
+        return reprs.index(repr(value))
 
-    for variant in variants(name):
-        study = config.load_study(name, STUDIES, variant)
-        for dataset in study["datasets"]:
+    for variant in dict.fromkeys(["recommended", *(compose(name, FILES).get("variants") or {})]):
+        study = shipped(name, variant=variant)
+        for dataset in study.datasets:
             where = f"{variant}/{dataset}"
-            rows[where] = {
-                "split": number(config.split_of(study, dataset)),
-                "classes": number(study["datasets"][dataset].get("classes")),
-            }
-            for method in study["methods"]:
-                run = config.resolve(study, dataset, method)
-                run = description.with_weights(run, WEIGHTS, "resources/weights", method)
-                rows[f"{where}/{method}"] = {
-                    "training": number(config.training_part(run)),
-                    "embedding": number(config.embedding_part(run)),
-                    "evaluation": number(config.evaluation_part(run)),
-                    "transforms": number(config.eval_transforms(run)),
-                    "released": number(run.get("released")),
-                    "seeds": number(config.seeds_of(study, method)),
-                    "members": number(config.folds_of(run)),
+            rows[where] = {"split": number(study.split(dataset)), "classes": number(study.classes[dataset])}
+            for row in study.rows.values():
+                run = study.run(dataset, row.name)
+                assert run.split == study.split(dataset)
+                rows[f"{where}/{row.name}"] = {
+                    "training": number(run.training),
+                    "embedding": number(run.embedding),
+                    "evaluation": number(run.evaluation),
+                    "transforms": number(run.eval_transforms),
+                    "released": number(run.released),
+                    "seeds": number(list(row.seeds)),
+                    "members": number(run.members),
                 }
     return {"reprs": reprs, "rows": rows}
 
 
-def variants(name):
-    found = config.load_study(name, STUDIES).get("fidelities") or {}
-    return list(dict.fromkeys(["recommended", *found]))
-
-
 def locked_datasets():
-    found = {}
-    for name in DATASETS:
-        dataset = description.with_distribution(description.load_dataset(name, DATASETS, "here"), [])
-        options = dataset["options"]
-        found[name] = {
-            "parser": repr(config.canonical({key: dataset[key] for key in PARSER if key in dataset})),
-            "images": repr(config.canonical({key: options[key] for key in ("exif", "alpha") if key in options})),
-        }
-    return found
+    found = {name: load_dataset(name, DATASETS, "here") for name in DATASETS}
+    return {name: {"parser": repr(own.parser), "images": repr(own.image_reading)} for name, own in found.items()}
 
 
 def read(name):
     return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", FILES.studies)
 def test_no_setting_of_a_run_has_changed(name):
     locked, found = read(name), locked_study(name)
     assert found["rows"].keys() == locked["rows"].keys()
@@ -88,7 +70,7 @@ def test_no_setting_of_a_dataset_has_changed():
 
 
 def test_every_study_is_locked():
-    assert {path.stem for path in GOLDEN.glob("*.json")} == {*STUDIES, "_datasets"}
+    assert {path.stem for path in GOLDEN.glob("*.json")} == {*FILES.studies, "_datasets"}
 
 
 def write(name, value):
@@ -97,6 +79,6 @@ def write(name, value):
 
 
 if __name__ == "__main__":
-    for study in STUDIES:
+    for study in FILES.studies:
         write(study, locked_study(study))
     write("_datasets", locked_datasets())

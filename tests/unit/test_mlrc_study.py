@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from studies import shipped
 
-from recheck.config import load_published, load_study, resolve
 from recheck.data import transforms
 from recheck.files import fingerprint
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.optimisers import build_optimisers
 from recheck.methods.samplers import build_sampler
-from recheck.study.yaml import names_in
+from recheck.study.published import load_published
 
 ROOT = Path(__file__).parents[2]
 DATASETS = ("cub200", "cars196", "sop")
@@ -27,22 +27,22 @@ OWN_PARAMETERS = {*CLASSIFICATION, "margin", "margin_class", "margin_within_pair
 
 @pytest.fixture(scope="module")
 def study():
-    return load_study("mlrc", names_in([ROOT / "config/studies"]))
+    return shipped("mlrc")
 
 
 def every_run(study):
-    return [(dataset, method, resolve(study, dataset, method)) for dataset in DATASETS for method in study["methods"]]
+    return [(dataset, method, study.run(dataset, method).settings) for dataset in DATASETS for method in study.rows]
 
 
 def test_all_published_rows_are_there_in_their_order(study):
     documents = load_published(ROOT / "resources/published/mlrc.yaml")
-    assert len(study["methods"]) == 19
+    assert len(study.rows) == 19
     for document in documents:
         assert set(document["values"]) == {"cub200", "cars196"}
         for rows in document["values"].values():
-            assert list(rows) == list(study["methods"])
+            assert list(rows) == list(study.rows)
             for views in rows.values():
-                assert set(views) == set(study["views"])
+                assert set(views) == set(study.views)
                 assert all(set(metrics) == {"P@1", "RP", "MAP@R"} for metrics in views.values())
     first, second = (document["values"] for document in documents)
     differing = {(dataset, row) for dataset in first for row in first[dataset] if first[dataset] != second[dataset]}
@@ -59,11 +59,11 @@ def test_tuned_values_of_cub_are_those_of_the_original_configuration(study):
     with np.load(ROOT / "tests/golden/mlrc_losses.npz") as arrays:
         given = json.loads(str(arrays["hparams_json"]))
     for loss, method in {**golden, "softtriple": "soft_triple"}.items():
-        run = resolve(study, "cub200", method)
+        run = study.run("cub200", method).settings
         own = {**run["loss"], **run.get("miner", {})}
         for key, value in given[loss].items():
             assert own[renamed.get(key, key)] == value, (method, key)
-    sop = resolve(study, "sop", "nt_xent")["loss"]
+    sop = study.run("sop", "nt_xent").settings["loss"]
     assert sop["temperature"] == given["ntxent_soptau"]["temperature"] and sop["floor"] == 1e-20
 
 
@@ -125,7 +125,7 @@ def test_images_per_class(study):
 def test_within_pair_rows_are_the_stock_rows_with_64_views(study):
     for dataset in DATASETS:
         for method in WITHIN_PAIR:
-            stock, within = (resolve(study, dataset, name) for name in (method, f"{method}_within_pair"))
+            stock, within = (study.run(dataset, name).settings for name in (method, f"{method}_within_pair"))
             assert within["forward"] == {"class": "MultiView", "passes": 8, "masks": 8, "dropout": 0.05}
             assert within["model"] == {**stock["model"], "channel_dropout": 0.1}
             assert within["loss"]["class"] == "WithinPairLoss" and within["loss"]["sharpness"] == 32
@@ -144,7 +144,7 @@ def test_sampler_straddles_rounds_as_often_as_the_original(study):
     """Measured with 75 classes: a class occurs twice in 1.3 % of batches with m = 4, in 37 % with m = 1."""
     labels = np.repeat(np.arange(75), 58)
     for method, share, tolerance in (("triplet", 0.013, 0.008), ("arcface", 0.37, 0.03)):
-        spec = resolve(study, "cub200", method)["sampler"]
+        spec = study.run("cub200", method).settings["sampler"]
         batches = build_sampler(spec, labels).draw(np.random.RandomState(1))
         m = spec["per_class"]
         assert sum(map(len, batches)) == (100000 - 100000 % (m * 75)) // 32 * 32
@@ -153,7 +153,7 @@ def test_sampler_straddles_rounds_as_often_as_the_original(study):
 
 
 def test_a_class_with_fewer_images_than_m_gives_some_twice(study):
-    spec = {**resolve(study, "sop", "triplet")["sampler"], "length": 4000}
+    spec = {**study.run("sop", "triplet").settings["sampler"], "length": 4000}
     labels = np.array([0, 0, *np.repeat(np.arange(1, 12), 6)])
     positions = np.concatenate(build_sampler(spec, labels).draw(np.random.RandomState(0)))
     rounds = [part for part in positions.reshape(-1, 4) if labels[part[0]] == 0]
@@ -163,7 +163,7 @@ def test_a_class_with_fewer_images_than_m_gives_some_twice(study):
 
 
 def test_images_are_cropped_as_the_protocol_says(study):
-    run = resolve(study, "cub200", "triplet")
+    run = study.run("cub200", "triplet").settings
     assert run["transforms"]["resize"] == {"shorter": 256}
     crop, flip = transforms.build(run["transforms"]["train"]).steps
     assert (crop.size, crop.scale, crop.ratio) == ([227, 227], [0.16, 1.0], [0.75, 1.33])

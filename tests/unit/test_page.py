@@ -4,18 +4,19 @@ The images are real (letters in several typefaces), the embeddings too (their pi
 run records are made up.
 """
 
-from dataclasses import replace
+from copy import deepcopy
 from html.parser import HTMLParser
 from pathlib import Path
 
+import jinja2
 import numpy as np
 import pandas as pd
 import pytest
 from glyphs import make_glyphs
 from PIL import Image
+from project import ROOT
+from report_facts import facts
 
-from recheck import targets
-from recheck.config import merge
 from recheck.data.index import read_index
 from recheck.data.packed import pack
 from recheck.errors import UserError
@@ -23,32 +24,45 @@ from recheck.evaluation.embeddings import read_embeddings, write_embeddings
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.views import evaluate_view
 from recheck.files import read_json, sha256, write_json, write_text
-from recheck.report import assemble, page, results, tables
+from recheck.report import page, results
+from recheck.report.figures import all_figures, gallery
+from recheck.report.inputs import Inputs
+from recheck.report.tables import Table
 
-# all but those of queries, which this study has none of
-SHOWN = [name for name in assemble.FIGURES if name not in ("costs", *assemble.QUERY_FIGURES)]
+# all but those of queries, which this study has none of; some only say that there is nothing to draw
+SHOWN = [name for name in all_figures() if name not in ("costs", "thresholds", "matches", "reliability")]
 
 REDUCTION = {"kind": "pca", "dims": {"separated": 8, "concatenated": 12}}
-STUDY = {
-    "name": "letters",
-    "title": "Letters <A–Z> & typefaces",
-    "description": "Which letter is it?",
-    "seeds": [0],
-    "views": ["concatenated", "separated"],
-    "datasets": {"glyphs": {"classes": {"every": 1}}},
-    "protocol": {
-        "model": {"backbone": {"name": "timm/test_resnet", "weights": "none"}, "head": {"class": "Linear", "dim": 16}},
-        "sampler": {"class": "MPerClass", "batch": 8},
-        "schedule": {"epochs": 3, "steps_per_epoch": 5, "evaluate_every": 1},
-        "selection": {"role": "val", "metric": "MAP@R"},
-        "evaluation": {"metrics": ["P@1", "MAP@R", "R@1", "R@2", "R@4"], "table": ["P@1", "MAP@R"]},
-    },
-    "methods": {
-        "pretrained": {"label": "Pretrained", "folds": 1, "schedule": {"epochs": 0}, "reduction": REDUCTION},
-        "triplet": {"label": "Triplet", "loss": {"class": "TripletMarginLoss"}},
-        "sharp": {"label": "Sharp eyes", "loss": {"class": "ContrastiveLoss"}},
-    },
+METHODS = {"pretrained": "Pretrained", "triplet": "Triplet", "sharp": "Sharp eyes"}
+VIEWS, METRICS = ["concatenated", "separated"], ["P@1", "MAP@R", "R@1", "R@2", "R@4"]
+
+
+def about(**changes):
+    """The facts of the study; its untrained row is reduced."""
+    options = {
+        "study": "letters",
+        "title": "Letters <A–Z> & typefaces",
+        "description": "Which letter is it?",
+        "command": "snakemake --cores all letters",
+        "dataset": "glyphs",
+        "backbone": "timm/test_resnet (random weights)",
+        "scale": "training of 3 epochs of 5 steps, 8 images a step",
+        "selection_column": "val_MAP@R",
+    }
+    made = facts(METHODS, **{**options, **changes})
+    made["rows"][0]["reduction"] = REDUCTION
+    return made
+
+
+FACTS = about()
+PAGE = {key: FACTS[key] for key in ("study", "title", "description", "command", "scope")} | {
+    "datasets": ["glyphs"],
+    "rows": FACTS["rows"],
 }
+
+
+def draw(name, inputs, folder):
+    return all_figures()[name].draw(inputs, folder / f"{name}.png", folder / f"{name}.svg")
 
 
 def write_dataset(root):
@@ -75,7 +89,7 @@ def files(tmp_path_factory):
     write_json(home / "split.json", {"dataset": "glyphs", "folds": [fold, fold]})
     flat = pixels[test].astype(np.float32).mean(3).reshape(len(test), -1)
     found = {"evaluations": [], "histories": [], "runs": [], "embeddings": []}
-    for number, method in enumerate(STUDY["methods"]):
+    for number, method in enumerate(METHODS):
         folds = []
         for place in range(1 if method == "pretrained" else 2):
             generator = np.random.default_rng([number, place])
@@ -93,29 +107,28 @@ def files(tmp_path_factory):
             found["embeddings"].append(run / "embeddings.safetensors")
             found["histories"].append(run / "history.csv")
             found["runs"].append(run / "run.json")
-        for view in STUDY["views"]:
-            names = STUDY["protocol"]["evaluation"]["metrics"]
-            result = evaluate_view(view, folds, labels[test], names, STUDY["methods"][method].get("reduction"))
+        for view in VIEWS:
+            result = evaluate_view(view, folds, labels[test], METRICS, REDUCTION if method == "pretrained" else None)
             write_json(home / method / "seed0" / f"{view}.json", {"view": view, **result})
             found["evaluations"].append(home / method / "seed0" / f"{view}.json")
-    return root, assemble.Inputs(**found, split=home / "split.json", index=root / "images.csv", pack=root / "packed")
+    found |= {"split": [home / "split.json"], "index": [root / "images.csv"]}
+    return root, {**found, "pack": [root / "packed" / "pack.json"]}
 
 
 @pytest.fixture(scope="module")
 def made(files):
     """Table, figures and page, written as the workflow writes them."""
-    root, inputs = files
+    root, found = files
     home = root / "results" / "letters"
-    table = assemble.table(STUDY, "glyphs", inputs)
-    written = {home / "glyphs" / f"table.{end}": text for end, text in (("md", table.markdown()), ("csv", table.csv()))}
-    for path, text in written.items():
-        write_text(path, text)
+    table = Inputs(FACTS, found).table
+    write_json(home / "glyphs" / "table.json", table.json())
     drawn = []
     for name in SHOWN:
+        figure = all_figures()[name]
         pair = [home / "figures" / f"glyphs_{name}.{end}" for end in ("png", "svg")]
-        assemble.figure(name, STUDY, "glyphs", inputs, *pair)
+        figure.draw(Inputs(FACTS, {kind: found[kind] for kind in figure.needs}), *pair)
         drawn += pair
-    return table, drawn, assemble.page(STUDY, list(written), drawn, inputs.runs)
+    return table, drawn, page.make(PAGE, [home / "glyphs" / "table.json"], drawn, found["runs"])
 
 
 class Outline(HTMLParser):
@@ -174,36 +187,31 @@ def test_the_page_serves_phones_dark_mode_and_print(made):
 
 def test_the_same_inputs_give_the_same_page(files, made):
     home = files[0] / "results" / "letters" / "glyphs"
-    assert assemble.page(STUDY, [home / "table.csv", home / "table.md"], made[1], files[1].runs) == made[2]
+    assert page.make(PAGE, [home / "table.json"], made[1], files[1]["runs"]) == made[2]
 
 
 def test_a_large_drawing_is_embedded_as_png(tmp_path):
     (tmp_path / "a.png").write_bytes(b"png")
     (tmp_path / "a.svg").write_bytes(b"<svg/>")
-    shown = page.Figure("metrics", tmp_path / "a.png", tmp_path / "a.svg", "caption", "alt")
+    shown = page.Picture("metrics", "Metrics", tmp_path / "a.png", tmp_path / "a.svg", "caption", "alt")
     assert shown.source.startswith("data:image/svg+xml")
     (tmp_path / "a.svg").write_bytes(b" " * (page.LARGEST_SVG + 1))
     assert shown.source.startswith("data:image/png")
 
 
-def test_every_figure_has_a_caption_of_its_own():
-    texts = {
-        kind: page.caption(assemble.CAPTIONS / "figure.rst", study="letters", dataset="glyphs", figure=kind)
-        for kind in assemble.FIGURES
-    }
-    assert len(set(texts.values())) == len(assemble.FIGURES) == len(page.TITLES)
-    assert all("glyphs" in text and len(text) > 80 for text in texts.values())
-    assert set(assemble.FIGURES) == set(page.TITLES)
+def test_every_figure_has_a_caption_of_its_own(made):
+    texts = {figure.caption.format(dataset="glyphs") for figure in all_figures().values()}
+    assert len(texts) == len({figure.title for figure in all_figures().values()}) == len(all_figures())
+    assert all("glyphs" in text and "{" not in text and len(text) > 80 for text in texts)
+    assert all(f">{all_figures()[name].title}</h3>" in made[2] for name in SHOWN)
 
 
-@pytest.mark.parametrize("name", ["table", "page", "workflow"])
-def test_the_other_captions_can_be_filled_in(name):
-    assert len(page.caption(assemble.CAPTIONS / f"{name}.rst", study="letters", dataset="glyphs")) > 80
-
-
-def test_a_missing_caption_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"figure\.rst is missing"):
-        page.caption(tmp_path / "figure.rst")
+@pytest.mark.parametrize("name", ["table", "page", "workflow", "figure"])
+def test_captions_of_the_report_can_be_filled_in(name):
+    text = (ROOT / "workflow" / "report" / f"{name}.rst").read_text(encoding="utf-8")
+    wildcards, params = {"study": "letters", "dataset": "glyphs"}, {"caption": all_figures()["map"].caption}
+    template = jinja2.Template(text, undefined=jinja2.StrictUndefined)
+    assert len(template.render(snakemake={"wildcards": wildcards, "params": params})) > 80
 
 
 def test_versions_that_differ_are_all_named():
@@ -233,77 +241,75 @@ def test_the_table_says_scale_backbone_and_sizes(files, made):
     caption = made[0].caption
     assert "glyphs: 60 test images of 10 classes, all of them unseen in training" in caption
     assert "timm/test_resnet" in caption and "3 epochs of 5 steps, 8 images a step" in caption
-    measured = read_json(files[1].evaluations[0])["metrics"]["P@1"]
+    measured = read_json(files[1]["evaluations"][0])["metrics"]["P@1"]
     first = made[0].frame.iloc[0]
     assert (first["method"], first["mean"]) == ("pretrained", 100 * measured)
 
 
 def test_figures_search_the_same_embeddings_as_the_evaluation(files):
-    _, inputs = files
-    paths = results.embedding_files(inputs.embeddings)
-    labels = labels_of(inputs)
-    for method, own in STUDY["methods"].items():
-        vectors = results.concatenated_view(paths[method], own.get("reduction"))
-        place = next(path for path in inputs.evaluations if path.match(f"{method}/seed0/concatenated.json"))
+    found = files[1]
+    paths = results.embedding_files(found["embeddings"])
+    labels = labels_of(found)
+    for method in METHODS:
+        vectors = results.concatenated_view(paths[method], REDUCTION if method == "pretrained" else None)
+        place = next(path for path in found["evaluations"] if path.match(f"{method}/seed0/concatenated.json"))
         evaluation = read_json(place)
         assert vectors.shape[1] == evaluation["dim"]
         assert evaluate(vectors, labels, ["P@1"])["P@1"] == evaluation["metrics"]["P@1"]
 
 
-def labels_of(inputs):
-    index = pd.read_csv(inputs.index)
-    return index["label"].to_numpy()[results.test_images(read_json(inputs.split))]
+def labels_of(found):
+    index = pd.read_csv(found["index"][0])
+    return index["label"].to_numpy()[results.test_images(read_json(found["split"][0]))]
 
 
 def test_the_best_trained_method_is_shown_against_the_untrained(files, tmp_path):
-    _, inputs = files
-    assert results.untrained_method(STUDY, "glyphs") == "pretrained"
-    assert assemble.best(STUDY, "glyphs", inputs, "pretrained") == "sharp"
-    drawn = assemble.figure("gallery", STUDY, "glyphs", inputs, tmp_path / "g.png", tmp_path / "g.svg")
+    inputs = Inputs(FACTS, files[1])
+    assert inputs.best == "sharp"
+    drawn = draw("gallery", inputs, tmp_path)
     texts = [text.get_text() for text in drawn.axes[0].texts]
-    assert texts.count("Pretrained") == texts.count("Sharp eyes") == assemble.QUERIES
-    assert len(drawn.axes[0].images) == assemble.QUERIES * (1 + 2 * assemble.NEIGHBOURS)
+    assert texts.count("Pretrained") == texts.count("Sharp eyes") == gallery.QUERIES
+    assert len(drawn.axes[0].images) == gallery.QUERIES * (1 + 2 * gallery.NEIGHBOURS)
 
 
-def with_embeddings(inputs, folder, **roles):
+def with_embeddings(found, folder, **roles):
     """The same files, whose embeddings also have these roles (name -> positions), each image by its label."""
-    labels, paths = pd.read_csv(inputs.index)["label"].to_numpy(), []
-    for path in inputs.embeddings:
+    labels, paths = pd.read_csv(found["index"][0])["label"].to_numpy(), []
+    for path in found["embeddings"]:
         own = folder / Path(*Path(path).parts[-6:])
         given = {name: np.eye(14)[labels[images]] + 0.01 for name, images in roles.items()}
         write_embeddings(own, given if "query" in given else {**read_embeddings(path), **given})
         paths.append(own)
-    return replace(inputs, embeddings=paths)
+    return {**found, "embeddings": paths}
 
 
 def test_distances_are_those_of_training_images_where_the_study_says_so(files, tmp_path):
-    _, inputs = files
-    train = read_json(inputs.split)["folds"][0]["train"]
-    study = merge(STUDY, {"protocol": {"evaluation": {"distances": "train"}}})
-    pair = (tmp_path / "d.png", tmp_path / "d.svg")
+    found = files[1]
+    train = read_json(found["split"][0])["folds"][0]["train"]
+    trained = about(distances="train")
     with pytest.raises(UserError, match="no training images"):
-        assemble.figure("distances", study, "glyphs", inputs, *pair)
-    drawn = assemble.figure("distances", study, "glyphs", with_embeddings(inputs, tmp_path, train=train), *pair)
+        draw("distances", Inputs(trained, found), tmp_path)
+    drawn = draw("distances", Inputs(trained, with_embeddings(found, tmp_path, train=train)), tmp_path)
     assert {axis.get_xlabel() for axis in drawn.axes} == {"distance of two training images"}
     counts = drawn.axes[0].patches[0].get_data().values
     assert counts.sum() == len(train) * (len(train) - 1) / 2
-    drawn = assemble.figure("distances", STUDY, "glyphs", inputs, *pair)
+    drawn = draw("distances", Inputs(FACTS, found), tmp_path)
     assert {axis.get_xlabel() for axis in drawn.axes} == {"distance of two test images"}
 
 
 def test_queries_are_searched_for_in_their_gallery(files, tmp_path, monkeypatch):
-    _, inputs = files
-    labels = pd.read_csv(inputs.index)["label"].to_numpy()
-    test = np.array(read_json(inputs.split)["folds"][0]["test"])
+    found = files[1]
+    labels = pd.read_csv(found["index"][0])["label"].to_numpy()
+    test = np.array(read_json(found["split"][0])["folds"][0]["test"])
     query, kept = test[::2], test[1::2]
     fold = {"train": [], "query": query.tolist(), "gallery": kept.tolist()}
     write_json(tmp_path / "split.json", {"dataset": "glyphs", "folds": [fold, fold]})
-    inputs = replace(with_embeddings(inputs, tmp_path, query=query, gallery=kept), split=tmp_path / "split.json")
+    found = {**with_embeddings(found, tmp_path, query=query, gallery=kept), "split": [tmp_path / "split.json"]}
     asked = {}
-    monkeypatch.setattr(assemble.gallery, "draw", lambda picture, *given, **rest: asked.update(given=given))
-    plain = {key: value for key, value in STUDY["methods"]["pretrained"].items() if key != "reduction"}
-    study = {**STUDY, "methods": {**STUDY["methods"], "pretrained": plain}}
-    assemble.figure("gallery", study, "glyphs", inputs, tmp_path / "g.png", tmp_path / "g.svg")
+    monkeypatch.setattr(gallery, "draw", lambda picture, *given, **rest: asked.update(given=given))
+    plain = deepcopy(FACTS)
+    plain["rows"][0]["reduction"] = None
+    draw("gallery", Inputs(plain, found), tmp_path)
     own, queries, found = asked["given"]
     assert list(own) == list(labels[np.concatenate((query, kept))])
     assert (queries < len(query)).all()
@@ -323,15 +329,10 @@ def test_folds_with_other_test_images_are_refused():
         results.test_images({"folds": [{"test": [1, 2]}, {"test": [2, 3]}]})
 
 
-def test_an_unknown_figure_suggests_a_known_one(files, tmp_path):
-    with pytest.raises(UserError, match="did you mean 'gallery'"):
-        assemble.figure("galery", STUDY, "glyphs", files[1], tmp_path / "g.png", tmp_path / "g.svg")
-
-
 def test_a_map_without_embeddings_says_what_is_missing(files, tmp_path):
-    bare = assemble.Inputs(evaluations=files[1].evaluations, split=files[1].split, index=files[1].index)
+    bare = {kind: files[1][kind] for kind in ("evaluations", "split", "index")}
     with pytest.raises(UserError, match="No embeddings of dataset 'glyphs'"):
-        assemble.figure("map", STUDY, "glyphs", bare, tmp_path / "m.png", tmp_path / "m.svg")
+        draw("map", Inputs(FACTS, bare), tmp_path)
 
 
 def test_a_broken_history_is_named(tmp_path):
@@ -345,51 +346,44 @@ def test_a_broken_history_is_named(tmp_path):
         results.read_histories([path])
 
 
-def test_quoted_tables_need_no_results(tmp_path):
-    quotes = {"source": "Paper", "values": {"glyphs": {"triplet": {"separated": {"P@1": 12.5}}}}}
-    quoted = targets.as_variant(STUDY, "published", [quotes])
-    table = assemble.table(quoted, "glyphs", assemble.Inputs(published=quotes))
+QUOTES = {"source": "Paper", "values": {"glyphs": {"triplet": {"separated": {"P@1": 12.5}}}}}
+
+
+def test_quoted_tables_need_no_results():
+    table = Inputs(about(scope="published", quoted=[QUOTES]), {}).table
     assert "12.50" in table.markdown() and "Nothing was measured here" in table.caption
-    assert isinstance(table, tables.Table)
+    assert isinstance(table, Table)
     # so far, the same quotes stand beside rows that have not been run
-    sofar = assemble.table(
-        targets.as_variant(STUDY, "so_far", [quotes]), "glyphs", assemble.Inputs(published=quotes)
-    ).markdown()
+    sofar = Inputs(about(scope="so_far", quoted=[QUOTES], measured=[]), {}).table.markdown()
     assert "12.50" in sofar and "not run" in sofar
 
 
 def test_a_page_of_nothing_so_far_says_so(tmp_path):
-    sofar = targets.as_variant(STUDY, "so_far", [])
-    made = assemble.table(sofar, "glyphs", assemble.Inputs())
-    paths = [tmp_path / "letters_so_far" / "glyphs" / f"table.{end}" for end in ("csv", "md")]
-    for path, text in zip(paths, (made.csv(), made.markdown()), strict=True):
-        write_text(path, text)
-    text = assemble.page(sofar, paths, [], [])
+    sofar = about(scope="so_far", measured=[])
+    write_json(tmp_path / "table.json", Inputs(sofar, {}).table.json())
+    named = {**PAGE, "study": "letters_so_far", "command": "snakemake --cores all letters_so_far", "scope": "so_far"}
+    text = page.make(named, [tmp_path / "table.json"], [], [])
     assert "Nothing has been measured on glyphs yet." in text and text.count("<td") == text.count("not run</td>") + 3
     assert "snakemake --cores all letters_so_far" in text
 
 
+def test_the_page_says_why_runs_failed(tmp_path):
+    log = tmp_path / "logs" / "letters" / "glyphs" / "triplet" / "seed0" / "fold1" / "train.failed"
+    write_text(log, "The loss became nan at step 1 <here>.")
+    made = Inputs(about(scope="so_far", measured=[]), {"failures": [log]}).table
+    write_json(tmp_path / "table.json", made.json())
+    text = page.make(PAGE, [tmp_path / "table.json"], [], [])
+    assert "<li>failed: Triplet (seed 0, fold 1, train): The loss became nan at step 1 &lt;here&gt;.</li>" in text
+    assert text.count("failed</td>") == 4
+
+
 def test_ranks_are_drawn_from_the_metric_that_selects_checkpoints(files, tmp_path):
     rows = {
-        method: {view: {"MAP@R": value, "P@1": 1.0} for view in STUDY["views"]}
+        method: {view: {"MAP@R": value, "P@1": 1.0} for view in VIEWS}
         for method, value in (("pretrained", 3.0), ("triplet", 2.0), ("sharp", 1.0))
     }
-    inputs = assemble.Inputs(evaluations=files[1].evaluations, published={"source": "A", "values": {"glyphs": rows}})
-    drawn = assemble.figure("ranks", STUDY, "glyphs", inputs, tmp_path / "r.png", tmp_path / "r.svg")
+    quoted = about(quoted=[{"source": "A", "values": {"glyphs": rows}}])
+    drawn = draw("ranks", Inputs(quoted, {"evaluations": files[1]["evaluations"]}), tmp_path)
     titles = [axis.get_title() for axis in drawn.axes]
     assert len(titles) == 2 and all(title.startswith("MAP@R, ") and "n = 3" in title for title in titles)
     assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["Pretrained", "Triplet", "Sharp eyes"]
-
-
-@pytest.mark.parametrize(
-    ("backbone", "words"),
-    [
-        ({"name": "timm/resnet18", "weights": "none"}, "timm/resnet18 (random weights)"),
-        ({"name": "bn_inception", "weights": "resources/weights/bn-52d.pth"}, "bn_inception (weights bn-52d.pth)"),
-        ({"name": "efficientnet_lite0", "weights": "imagenet"}, "efficientnet_lite0 (imagenet weights)"),
-        ({"name": "mine:network", "weights": "none"}, "mine:network"),
-    ],
-)
-def test_the_caption_says_what_a_backbone_starts_from(backbone, words):
-    study = {**STUDY, "protocol": {**STUDY["protocol"], "model": {"backbone": backbone}}}
-    assert assemble.backbone(study, "glyphs") == words

@@ -8,7 +8,8 @@ import pytest
 from matplotlib import pyplot as plt
 
 from recheck.evaluation.calibration import Neighbours, calibrate, class_reliability, match_histogram, threshold_table
-from recheck.report import costs, matches, query_sets, reliability, thresholds
+from recheck.report import query_sets
+from recheck.report.figures import costs, matches, reliability, thresholds
 from recheck.report.query_sets import QuerySet
 
 SEEN, UNSEEN = "seen_queries", "unseen_queries"

@@ -5,13 +5,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from studies import FILES, own_study, shipped
 
-from recheck import config
 from recheck.errors import UserError
 from recheck.evaluation.query_sets import at_chance, chance, doubts, query_sets
 from recheck.evaluation.views import normalise
 from recheck.names import CALIBRATED, QUERY_VIEWS, check_query_metrics
-from recheck.study.yaml import names_in
 
 METRICS = ["R@1", "R@2", "R@4", *CALIBRATED]
 
@@ -167,14 +166,9 @@ def test_nothing_is_right_and_nothing_breaks(case):
 # Studies
 
 
-STUDIES = names_in(["config/studies"])
-
-
 def changed(tmp_path, **changes):
-    path = tmp_path / "mine.yaml"
     lines = ["base: calibration_tiny", "title: Mine", *(f"{key}: {value}" for key, value in changes.items())]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return config.load_study("mine", {**STUDIES, "mine": path})
+    return own_study(tmp_path, "\n".join(lines))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +178,8 @@ def changed(tmp_path, **changes):
         ({"protocol": "{split: {scheme: class_halves}}"}, "needs 'split: {scheme: seen_unseen, …}'"),
         ({"protocol": "{evaluation: {metrics: [R@1, NMI], table: [R@1]}}"}, "have no metric 'NMI'"),
         ({"protocol": "{evaluation: {table: [R@16]}}"}, "'evaluation.metrics' does not compute"),
-        ({"methods": "{circle_loss: {folds: 2}}"}, "'folds' can't be above 1"),
-        ({"compare_with": "corected"}, "'compare_with' names no method 'corected'"),
+        ({"methods": "{circle_loss: {members: 2}}"}, "'members' can't be above 1"),
+        ({"baseline": "corected"}, "'baseline' names no row 'corected'"),
         (
             {"methods": "{circle_loss: {evaluation: {calibration: best}}}"},
             "'methods.circle_loss.evaluation.calibration'",
@@ -198,21 +192,23 @@ def test_studies_that_can_not_be_calibrated(tmp_path, changes, sentence):
 
 
 def test_the_study_is_the_published_protocol():
-    study = config.load_study("calibration", STUDIES)
-    settings = config.resolve(study, "cars196", "multi_similarity")
+    study = shipped("calibration")
+    settings = study.run("cars196", "multi_similarity").settings
     assert settings["split"] == {"scheme": "seen_unseen", "index_shots": 10, "query_shots": 10}
     assert settings["transforms"]["resize"] == {"fit": [360, 360]}
     assert settings["model"]["head"]["dim"] == 256
     assert settings["sampler"]["batch"] == 128 and settings["sampler"]["batches"] == 48
     assert settings["optimisers"]["head"]["lr"] == 1e-4
-    assert config.resolve(study, "cars196", "circle_loss")["optimisers"]["head"]["lr"] == 1e-3
+    assert study.run("cars196", "circle_loss").settings["optimisers"]["head"]["lr"] == 1e-3
     for method in ("circle_loss", "multi_similarity", "pn_loss_semi"):
-        assert config.resolve(study, "cars196", method)["schedule"]["epochs"] == 10
+        assert study.run("cars196", method).settings["schedule"]["epochs"] == 10
 
 
 def test_triplets_differ_in_their_negatives_alone():
-    study = config.load_study("calibration", STUDIES)
-    losses = [config.resolve(study, "cars196", f"triplet_{name}")["loss"] for name in ("hard", "semi", "easy", "soft")]
+    study = shipped("calibration")
+    losses = [
+        dict(study.run("cars196", f"triplet_{name}").settings["loss"]) for name in ("hard", "semi", "easy", "soft")
+    ]
     assert [loss.pop("negative_mining") for loss in losses] == ["hard", "semi-hard", "easy", "semi-hard"]
     assert losses[3].pop("soft_margin") is True
     assert losses[:3] == [{**losses[3], "margin": 0.1}] * 3
@@ -220,8 +216,8 @@ def test_triplets_differ_in_their_negatives_alone():
 
 def test_every_fault_changes_one_thing():
     """A row of the faults differs from the corrected one in what its name says, and in nothing else."""
-    study = config.load_study("calibration_faults", STUDIES)
-    corrected = config.resolve(study, "emoji", "corrected")
+    study = shipped("calibration_faults")
+    corrected = study.run("emoji", "corrected").settings
     where = {
         "scaled_twice": {"model"},
         "legacy_loss": {"loss"},
@@ -229,21 +225,21 @@ def test_every_fault_changes_one_thing():
         "largest_distance": {"evaluation"},
     }
     for method, keys in where.items():
-        settings = config.resolve(study, "emoji", method)
+        settings = study.run("emoji", method).settings
         assert {key for key in corrected if settings.get(key) != corrected[key]} == keys
         assert settings["schedule"]["steps_per_epoch"] == 40, "else a sampler's pass would decide"
         assert settings["sampler"]["batch"] == corrected["sampler"]["batch"]
-    twice = config.resolve(study, "emoji", "scaled_twice")["model"]["backbone"]
+    twice = study.run("emoji", "scaled_twice").settings["model"]["backbone"]
     assert twice == {**corrected["model"]["backbone"], "input_scale": 1 / 255}
-    fresh, rounded = (config.resolve(study, "emoji", method) for method in ("fresh_weights", "fresh_rounded"))
+    fresh, rounded = (study.run("emoji", method).settings for method in ("fresh_weights", "fresh_rounded"))
     assert rounded["model"] == {**fresh["model"], "pooling": {**fresh["model"]["pooling"], "maths": "legacy"}}
-    assert config.resolve(study, "emoji", "all_faults")["model"]["pooling"] == rounded["model"]["pooling"]
+    assert study.run("emoji", "all_faults").settings["model"]["pooling"] == rounded["model"]["pooling"]
     # the legacy loss is the same formula but for its sums: lambda 1 without a centre is 0 with the centre 1
-    legacy = config.resolve(study, "emoji", "legacy_loss")["loss"]
+    legacy = study.run("emoji", "legacy_loss").settings["loss"]
     assert legacy == {**corrected["loss"], "lmda": 1.0, "maths": "legacy"}
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", FILES.studies)
 def test_every_study_of_the_project_can_be_read(study):
     """One that is based on another may have been made contradictory by it."""
-    assert config.load_study(study, STUDIES)["methods"]
+    assert shipped(study).rows

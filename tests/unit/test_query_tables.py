@@ -3,33 +3,38 @@
 import numpy as np
 import pandas as pd
 import pytest
+from report_facts import facts
 
+from recheck.files import write_json
 from recheck.report import results, tables
-from recheck.report.tables import CHANCE
+from recheck.report.tables.frame import CHANCE
 
 VIEWS, METRICS = ["seen_queries", "unseen_queries"], ["R@1", "R@8", "F1", "binary_accuracy", "distance"]
 METHODS = {"untrained": "Untrained head", "circle_loss": "Circle"}
 CHANCES = {"seen_queries": {"R@1": 0.01, "R@8": 0.08}, "unseen_queries": {"R@1": 0.02, "R@8": 0.16}}
-QUOTED = [
-    tables.Published("The README", {"cars196": {"circle_loss": {"seen_queries": {"R@1": 1.0204081, "distance": 83.2}}}})
-]
+QUOTED = {
+    "source": "The README",
+    "values": {"cars196": {"circle_loss": {"seen_queries": {"R@1": 1.0204081, "distance": 83.2}}}},
+}
+
+
+def about(**changes):
+    return facts(METHODS, dataset="cars196", views=VIEWS, metrics=METRICS, quoted=[QUOTED], **changes)
 
 
 @pytest.fixture
 def made():
     rows = [
-        ["cars196", method, seed, view, 256, metric, 0.3 + 0.1 * row + 0.01 * seed, False]
+        ["cars196", method, seed, view, 256, metric, 0.3 + 0.1 * row + 0.01 * seed]
         for row, method in enumerate(METHODS)
         for seed in range(2)
         for view in VIEWS
         for metric in METRICS
     ]
     summary = results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
-    options = {"methods": METHODS, "views": VIEWS, "metrics": METRICS, "seeds": 2, "quoted": QUOTED, "chance": CHANCES}
-    facts = {"queries": {"seen": 980, "unseen": 970}, "index_images": 1960, "index_classes": 196}
-    return tables.render(
-        summary, "cars196", facts={**facts, "folds": 1, "train_images": 6094, "train_classes": 98}, **options
-    )
+    sizes = {"queries": {"seen": 980, "unseen": 970}, "index_images": 1960, "index_classes": 196}
+    sizes |= {"folds": 1, "train_images": 6094, "train_classes": 98}
+    return tables.make(about(seeds=2), summary, sizes=sizes, chance=CHANCES)
 
 
 def test_chance_is_the_first_row_and_no_measurement(made):
@@ -65,9 +70,8 @@ def test_titles_are_words(made):
 
 
 def test_it_is_read_back_as_it_was_written(made, tmp_path):
-    for suffix, text in ((".csv", made.csv()), (".md", made.markdown())):
-        (tmp_path / f"table{suffix}").write_text(text, encoding="utf-8")
-    again = tables.read(tmp_path / "table.csv", tmp_path / "table.md")
+    write_json(tmp_path / "table.json", made.json())
+    again = tables.load(tmp_path / "table.json")
     assert again.caption == made.caption
     assert again.rows() == made.rows()
     chance = again.frame[again.frame["method"] == CHANCE]
@@ -76,7 +80,5 @@ def test_it_is_read_back_as_it_was_written(made, tmp_path):
 
 def test_a_table_of_quotes_has_no_chance():
     empty = pd.DataFrame(columns=["dataset", "method", "view", "metric", "interval", "mean", "seeds", "dim"])
-    quotes = tables.render(
-        empty, "cars196", methods=METHODS, views=VIEWS, metrics=METRICS, quoted=QUOTED, measured=False, chance=CHANCES
-    )
+    quotes = tables.make(about(scope="published"), empty, chance=CHANCES)
     assert CHANCE not in set(quotes.frame["method"])

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
-from recheck.report import ranks
+from recheck.report.figures import ranks
 
 VIEWS = {"concatenated": "concatenated, 512-d", "separated": "separated, 128-d"}
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 from servers import Answer, serving
+from studies import own_study, shipped
 
-from recheck import config
 from recheck.data.download import Patience
 from recheck.data.released import collect, pairs
 from recheck.errors import UserError
 from recheck.models.bn_inception import BNInception
 from recheck.models.embedding import EmbeddingModel
 from recheck.models.released import convert_mlrc
-from recheck.report import assemble, results
-from recheck.study.yaml import names_in
+from recheck.study import facts
+from recheck.study.published import load_published, scoped
 
 QUICK = Patience(waits=(0.01,), timeout=5, longest=0.05)
 SPEC = {"backbone": {"name": "bn_inception", "weights": "imagenet"}, "head": {"class": "Linear", "dim": 128}}
@@ -319,46 +319,43 @@ def test_whole_pickled_objects_are_refused_because_they_run_code(tmp_path, trunk
 
 @pytest.fixture
 def study():
-    return config.load_study("mlrc_released", names_in([ROOT / "config/studies"]))
+    return shipped("mlrc_released")
 
 
 def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
     """Only what is trained differs: the images, the network and the metrics are those of mlrc."""
-    trained = config.load_study("mlrc", names_in([ROOT / "config/studies"]))
+    trained = shipped("mlrc")
     ids = set()
-    for method, own in study["methods"].items():
-        assert method == f"{own['published_as']}_released"
+    for row in study.rows.values():
+        assert row.name == f"{row.compare_to}_released" and row.seeds == (0,)
         for dataset in ("cub200", "cars196"):
-            ours, theirs = (
-                config.resolve(*run) for run in ((study, dataset, method), (trained, dataset, own["published_as"]))
-            )
+            run = study.run(dataset, row.name)
+            ours, theirs = run.settings, trained.run(dataset, row.compare_to).settings
             ids.add(ours["released"]["gdrive_folder"])
             assert ours["model"]["backbone"]["name"] == theirs["model"]["backbone"]["name"]
             assert ours["model"]["head"] == theirs["model"]["head"]
             assert ours["split"] == theirs["split"] and ours["evaluation"] == theirs["evaluation"]
             for key in ("resize", "eval"):
                 assert ours["transforms"][key] == theirs["transforms"][key]
-            assert set(config.training_part(ours)) == {"model", "transforms", "sampler", "precision"}
+            assert set(run.training) == {"model", "transforms", "sampler", "precision"}
     assert len(ids) == 8
-    assert config.seeds_of({**study, "seeds": [3, 4]}, "ms_within_pair_released") == [3]
-    assert config.seeds_of({**trained, "seeds": [3, 4]}, "ms_within_pair") == [3, 4]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("ms_within_pair_released:", "ms_theirs:", "method 'ms_theirs': the name of a method ends in '_released' if"),
+        ("ms_within_pair_released:", "ms_theirs:", "row 'ms_theirs': the name of a row ends in '_released' if"),
         ("released: {layout: mlrc}", "released: {layout: mlcr}", "did you mean 'mlrc'"),
         ("released: {layout: mlrc}", "released: {}", "'released' has no 'layout'"),
         ("gdrive_folder: 1il", "gdrive: 1il", "did you mean 'gdrive_folder'"),
         ("head: {class: Linear, dim: 128}", "head: {class: Identity}", "need 'head: {class: Linear, dim: …}'"),
         (
-            "label: MS + within-pair",
-            "label: MS\n    loss: {class: MultiSimilarityLoss}",
+            "method: ms_within_pair\n",
+            "label: MS\n    loss: {class: MultiSimilarityLoss}\n",
             "'released' checkpoints are not trained: remove 'loss'",
         ),
         (
-            "label: MS + within-pair\n    published_as: ms_within_pair\n    released: {layout: mlrc}\n    datasets:",
+            "method: ms_within_pair\n    compare_to: ms_within_pair\n    released: {layout: mlrc}\n    datasets:",
             "label: MS\n    datasets:\n      sop: {released: {layout: mlrc}}",
             "'released' has no 'layout'",
         ),
@@ -367,37 +364,35 @@ def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
 def test_a_mistake_in_a_row_is_one_sentence(tmp_path, old, new, sentence):
     text = (ROOT / "config/studies/mlrc_released.yaml").read_text(encoding="utf-8")
     assert old in text
-    (tmp_path / "mine.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(UserError) as caught:
-        config.load_study("mine", {"mine": tmp_path / "mine.yaml"})
+        own_study(tmp_path, text.replace(old, new, 1))
     assert sentence in str(caught.value) and "mine.yaml" in str(caught.value)
 
 
-def test_a_row_of_a_released_checkpoint_is_marked_and_neither_trained_nor_the_reference(study):
-    names = names_in([ROOT / "config/studies"])
-    both = config.load_study("mlrc", names)
-    own = study["methods"]["ms_within_pair_released"]
-    both = {**both, "datasets": {"cub200": {}}, "methods": {"ms_within_pair_released": own, **both["methods"]}}
-    assert assemble.labels(both)["ms_within_pair_released"] == "MS + within-pair (released)"
-    assert assemble.labels(both)["ms_within_pair"] == "MS + within-pair"
-    assert results.untrained_method(both, "cub200") == "pretrained"
-    assert results.untrained_method(study, "cub200") is None
-    assert assemble.backbone(both, "cub200") == "bn_inception (released weights), bn_inception (imagenet weights)"
-    assert assemble.scale(study, "cub200") == ""
-    quoted = {**study, "variant": "published"}
-    assert "(released)" not in " ".join(assemble.labels(quoted).values()), "a quoted value is not a checkpoint's"
+def test_a_row_of_a_released_checkpoint_is_marked_and_neither_trained_nor_the_reference(tmp_path, study):
+    row = "{method: ms_within_pair, released: {layout: mlrc}}"
+    both = own_study(
+        tmp_path, f"base: mlrc\ntitle: Both\ndatasets: {{cub200: }}\nmethods: {{ms_within_pair_released: {row}}}\n"
+    )
+    assert facts.label(both, "ms_within_pair_released") == "MS + within-pair (released)"
+    assert facts.label(both, "ms_within_pair") == "MS + within-pair"
+    assert facts.reference(both, "cub200") == "pretrained"
+    assert facts.reference(study, "cub200") is None
+    runs = [both.run("cub200", row) for row in ("ms_within_pair_released", "ms")]
+    assert facts.backbone(runs) == "bn_inception (released weights), bn_inception (imagenet weights)"
+    assert facts.scale(study, "cub200") == ""
+    quoted = scoped(study, "published", load_published(ROOT / "resources/published/mlrc.yaml"))
+    assert not any("(released)" in facts.label(quoted, row) for row in quoted.rows), "a quoted value is no checkpoint's"
 
 
 def test_the_example_of_the_documentation_is_a_study(tmp_path):
     text = (ROOT / "docs/weights.md").read_text(encoding="utf-8")
     (example,) = [block.split("```")[0] for block in text.split("```yaml\n") if block.startswith("base: mlrc")]
-    (tmp_path / "mine.yaml").write_text(example, encoding="utf-8")
-    paths = {**names_in([ROOT / "config/studies"]), "mine": tmp_path / "mine.yaml"}
-    mine = config.load_study("mine", paths)
-    assert len(mine["methods"]) == 20 and list(mine["datasets"]) == ["cub200"]
+    mine = own_study(tmp_path, example)
+    assert len(mine.rows) == 20 and mine.datasets == ("cub200",)
     for method, folder in (("ms_within_pair_released", "16ZMaOaDxidJ95pp18NDPhdHgb7VmK3kQ"), ("ms", None)):
-        assert config.resolve(mine, "cub200", method).get("released", {}).get("gdrive_folder") == folder
-    study = config.load_study("mlrc_released", paths)
-    for row in study["methods"].values():
-        for own in row["datasets"].values():
-            assert f"`{own['released']['gdrive_folder']}`" in text
+        assert (mine.run("cub200", method).released or {}).get("gdrive_folder") == folder
+    study = shipped("mlrc_released")
+    for runs in study.runs.values():
+        for run in runs.values():
+            assert f"`{run.released['gdrive_folder']}`" in text

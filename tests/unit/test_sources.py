@@ -280,7 +280,7 @@ def test_what_the_hub_refuses(tmp_path, hub):
 def dataset(tmp_path, text):
     path = tmp_path / "cars.yaml"
     path.write_text("description: x\nparser: folder\n" + text, encoding="utf-8")
-    return description.load_dataset("cars", {"cars": path}, "here")
+    return description.load_dataset("cars", {"cars": path}, "here", str(tmp_path))
 
 
 FORMS = """
@@ -297,33 +297,34 @@ distributions:
 
 
 def test_the_distribution_is_the_one_that_is_there(tmp_path):
-    cars, drop, downloads = dataset(tmp_path, FORMS), tmp_path / "drop", tmp_path / "downloads"
+    drop, downloads = tmp_path / "drop/cars", tmp_path / "datasets/cars/downloads"
 
-    def chosen(made):
-        found = description.with_distribution(made, [drop, downloads])
-        return found["distribution"], [file["path"] for file in found["files"]]
+    def chosen(text=FORMS):
+        cars = dataset(tmp_path, text)
+        return cars.parser["distribution"], [file["path"] for file in cars.files]
 
     original = ("original", ["car_ims.tgz", "cars_annos.mat"])
     devkit = ("devkit", ["cars_train.tgz", "car_devkit.tgz"])
-    assert chosen(cars) == original
-    drop.mkdir()
+    assert chosen() == original
+    drop.mkdir(parents=True)
     (drop / "renamed.tgz").write_bytes(b"twelve bytes")
-    assert chosen(cars) == devkit
-    downloads.mkdir()
+    assert chosen() == devkit
+    downloads.mkdir(parents=True)
     for name in ("car_ims.tgz", "cars_annos.mat"):
         (downloads / name).write_bytes(b"")
-    assert chosen(cars) == original
-    assert chosen(dataset(tmp_path, FORMS + "distribution: devkit\n")) == devkit
-    assert description.file_of(cars, "car_devkit.tgz")["size"] == 7
+    assert chosen() == original
+    assert chosen(FORMS + "distribution: devkit\n") == devkit
+    cars = dataset(tmp_path, FORMS).description
+    assert description.file_entry(cars, "car_devkit.tgz")["size"] == 7
     with pytest.raises(UserError, match=r"no file 'car_devkit'; did you mean 'car_devkit.tgz'"):
-        description.file_of(cars, "car_devkit")
+        description.file_entry(cars, "car_devkit")
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         (FORMS + "distribution: devkid\n", "there is no distribution 'devkid'; did you mean 'devkit'?"),
-        (FORMS.replace("car_devkit.tgz, size: 7", "cars_train.tgz, size: 12"), "the file 'cars_train.tgz' is there t"),
+        (FORMS.replace("car_devkit.tgz, size: 7", "cars_train.tgz, size: 12"), "file 'cars_train.tgz' is listed twice"),
         (FORMS.replace("car_devkit.tgz, ", "car_ims.tgz, "), "'car_ims.tgz' is not the same in all distributions"),
         (FORMS.replace("size: 7, ", ""), "'car_devkit.tgz' has no 'sha256', 'md5' or 'size' to be checked by; give"),
         (FORMS.replace("size: 7", "extract: ../x"), "'distributions.devkit.files.1.extract'"),
@@ -342,8 +343,7 @@ def test_mistakes_in_the_files_of_a_dataset(tmp_path, text, sentence):
 def test_the_files_of_every_dataset_that_is_shipped():
     paths = names_in([ROOT / "config" / "datasets"])
     for name in paths:
-        made = description.with_distribution(description.load_dataset(name, paths, "here"), [])
-        assert made["files"], f"{name} has no files"
+        assert description.load_dataset(name, paths, "here").files, f"{name} has no files"
 
 
 def npm_entry(member="icons.json", **more):

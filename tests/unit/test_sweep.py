@@ -2,8 +2,11 @@
 
 import pandas as pd
 import pytest
+from report_facts import facts
 
-from recheck.report import results, style, sweep, tables
+from recheck.report import results, style
+from recheck.report.figures import sweep
+from recheck.report.tables.frame import build
 
 VIEWS = ["best_on_test", "last_epoch"]
 VALUES = {
@@ -28,14 +31,13 @@ def files(tmp_path):
 
 def rows(methods=tuple(LABELS), seeds=3, documents=()):
     found = [
-        ["birds", method, seed, view, 64, "R@1", 0.4 + 0.05 * number + 0.01 * seed, False]
+        ["birds", method, seed, view, 64, "R@1", 0.4 + 0.05 * number + 0.01 * seed]
         for number, method in enumerate(methods)
         for seed in range(seeds)
         for view in VIEWS
     ]
     summary = results.summarise(pd.DataFrame(found, columns=results.EVALUATION_COLUMNS))
-    quoted = tables.published(list(documents))
-    return tables.frame(summary, "birds", methods=LABELS, views=VIEWS, metrics=["R@1"], quoted=quoted)
+    return build(facts(LABELS, dataset="birds", views=VIEWS, metrics=["R@1"], quoted=documents), summary)
 
 
 def draw(files, table, values=VALUES):

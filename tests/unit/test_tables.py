@@ -9,11 +9,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_facts import facts
 from scipy import stats
 
 from recheck.errors import UserError
-from recheck.files import write_json
+from recheck.files import write_json, write_text
 from recheck.report import results, tables
+from recheck.report.inputs import Inputs
+from recheck.report.tables import caption, columns
 
 VIEWS, METRICS = ["concatenated", "separated"], ["P@1", "MAP@R"]
 METHODS = {"pretrained": "Pretrained", "triplet": "Triplet", "ms_miner": "MS & miner_2"}
@@ -22,7 +25,7 @@ METHODS = {"pretrained": "Pretrained", "triplet": "Triplet", "ms_miner": "MS & m
 def summary_of(values, seeds=1, dataset="emoji"):
     """Values by (method, view, metric) -> list of fractions over seeds."""
     rows = [
-        [dataset, method, seed, view, {"concatenated": 512, "separated": 128}[view], metric, value, False]
+        [dataset, method, seed, view, {"concatenated": 512, "separated": 128}[view], metric, value]
         for (method, view, metric), own in values.items()
         for seed, value in enumerate(own)
     ]
@@ -42,9 +45,8 @@ def usual(row, view, metric):
     return 0.5 + 0.1 * row - 0.05 * VIEWS.index(view) - 0.2 * METRICS.index(metric)
 
 
-def table(values, seeds=1, **options):
-    options = {"methods": METHODS, "views": VIEWS, "metrics": METRICS, "seeds": seeds, **options}
-    return tables.render(summary_of(values), "emoji", **options)
+def table(values, seeds=1, methods=METHODS, failures=(), sizes=None, **options):
+    return tables.make(facts(methods, seeds=seeds, **options), summary_of(values), failures=failures, sizes=sizes)
 
 
 def write_evaluation(root, method, seed, view, metrics, **more):
@@ -135,8 +137,7 @@ def test_the_best_method_leaves_out_the_reference_and_takes_the_first_of_equals(
 def test_facts_of_a_split_count_classes_and_notice_shared_ones():
     index = pd.DataFrame({"label": [0, 0, 1, 1, 2, 2, 3, 3]})
     disjoint = {"folds": [{"train": [0, 1], "test": [4, 5, 6, 7]}, {"train": [2, 3], "test": [4, 5, 6, 7]}]}
-    facts = results.split_facts(disjoint, index)
-    assert facts == {
+    assert results.split_facts(disjoint, index) == {
         "test_images": 4,
         "test_classes": 2,
         "unseen_classes": True,
@@ -199,10 +200,16 @@ def test_released_checkpoints_have_one_seed_among_rows_of_several():
     assert "released" not in table(values, seeds=3).caption
 
 
+BROKEN = "The loss became nan at step 1 (lr 0.1 & 50 %)."
+
+
+def failed(method="ms_miner", seed=0, fold=1, rule="train", reason=BROKEN):
+    return results.Failure(method, seed, fold, rule, reason)
+
+
 def test_what_was_not_run_and_what_failed_say_so():
     values = {key: value for key, value in every(usual).items() if key[0] == "pretrained"}
-    failed = {("emoji", "ms_miner", view) for view in VIEWS}
-    made = table(values, failed=failed)
+    made = table(values, failures=[failed()])
     lines = made.markdown().splitlines()
     assert cells_of(lines[3])[1:] == ["not run"] * 4 + ["0 of 1"]
     assert cells_of(lines[4])[1:] == ["failed"] * 4 + ["0 of 1"]
@@ -212,26 +219,71 @@ def test_what_was_not_run_and_what_failed_say_so():
     assert wide["separated_P@1_status"].tolist() == ["measured", "not run", "failed"]
 
 
+def test_reasons_of_failures_are_given_once_in_every_format():
+    other = failed(seed=1, fold=None, rule="evaluate", reason="No space left.")
+    made = table({}, failures=[failed(), failed(fold=2), failed("triplet"), other])
+    runs = "MS & miner_2 (seed 0, fold 1, train; seed 0, fold 2, train), Triplet (seed 0, fold 1, train)"
+    first, second = f"failed: {runs}: {BROKEN}", "failed: MS & miner_2 (seed 1, evaluate): No space left."
+    assert made.reasons == [first, second]
+    assert made.markdown().splitlines()[-5:-1] == ["", f"- {first}", f"- {second}", ""]
+    text = made.latex()
+    assert r"(lr 0.1 \& 50 \%).\par failed: MS \& miner\_2 (seed 1, evaluate): No space left.}" in text
+    assert text.index(r"\end{tabular}") < text.index("No space left") < text.index(r"\caption")
+    wide = pd.read_csv(io.StringIO(made.csv())).set_index("method")
+    assert wide.loc["triplet", "failed"] == f"seed 0, fold 1, train: {BROKEN}"
+    assert wide.loc["ms_miner", "failed"].endswith("; seed 1, evaluate: No space left.")
+    assert np.isnan(wide.loc["pretrained", "failed"])
+    assert "failed" not in table({}).csv() and "failed" not in table({}).markdown()
+
+
+def test_a_row_of_which_one_seed_failed_keeps_its_values():
+    made = table(every(usual, seeds=2), seeds=3, failures=[failed(seed=2)])
+    lines = made.markdown().splitlines()
+    assert "±" in cells_of(lines[4])[1] and cells_of(lines[4])[-1] == "2 of 3"
+    assert "failed: MS & miner_2 (seed 2, fold 1, train)" in made.markdown()
+    assert "measured" in made.csv() and "failed,not run" not in made.csv()
+
+
+def test_failures_are_read_and_those_of_measured_seeds_are_over(tmp_path):
+    evaluations = [write_evaluation(tmp_path, "triplet", 0, view, {"P@1": 0.5, "MAP@R": 0.4}) for view in VIEWS]
+    logs = tmp_path / "logs" / "quick" / "emoji" / "triplet"
+    files = [logs / "seed0" / "fold1" / "train.failed", logs / "seed1" / "evaluate.failed"]
+    for file in files:
+        write_text(file, "The disk is full.\n")
+    made = Inputs(facts(METHODS, seeds=2, scope="so_far"), {"evaluations": evaluations, "failures": files}).table
+    assert made.reasons == ["failed: Triplet (seed 1, evaluate): The disk is full."]
+    assert cells_of(made.markdown().splitlines()[3])[-1] == "1 of 2"
+    made = Inputs(facts(METHODS, seeds=2, scope="so_far"), {"failures": files}).table
+    assert made.reasons == ["failed: Triplet (seed 0, fold 1, train; seed 1, evaluate): The disk is full."]
+    assert cells_of(made.markdown().splitlines()[3])[1:] == ["failed"] * 4 + ["0 of 2"]
+
+
+def test_rows_may_plan_different_numbers_of_seeds():
+    values = every(usual, seeds=3)
+    for key in values:
+        if key[0] == "triplet":
+            values[key] = values[key][:1]
+    about = facts(METHODS, seeds=3)
+    about["rows"][1]["seeds"] = 1
+    made = tables.make(about, summary_of(values))
+    assert [cells_of(line)[-1] for line in made.markdown().splitlines()[2:5]] == ["3", "1", "3"]
+    assert "over the seeds in the last column (two or more)" in made.caption and "released" not in made.caption
+    one = tables.make(facts(METHODS), summary_of(every(usual)))
+    assert "Measured here with one seed" in one.caption
+
+
 def test_a_row_that_was_not_run_keeps_its_published_value_and_has_no_difference():
     values = {key: value for key, value in every(usual).items() if key[0] != "triplet"}
-    made = table(values, quoted=tables.published(ONE))
+    made = table(values, quoted=[ONE])
     assert cells_of(made.markdown().splitlines()[3])[1:7] == ["not run", "61.25", "—", "not run", "40.00", "—"]
     assert r"{\scriptsize 61.25} & {\scriptsize 40.00}" in made.latex()
 
 
 def test_a_table_of_which_nothing_was_run_claims_no_measurement():
-    made = table({}, seeds=3, quoted=tables.published(ONE))
+    made = table({}, seeds=3, quoted=[ONE])
     assert cells_of(made.markdown().splitlines()[3])[1:4] == ["not run", "61.25", "—"]
     assert "(3 of 3 rows)" in made.caption
     assert "interval" not in made.caption and "Bold" not in made.caption
-
-
-def test_a_failed_evaluation_is_told_from_one_that_is_not_there(tmp_path):
-    path = write_evaluation(tmp_path, "triplet", 0, "separated", {})
-    write_json(path, {"view": "separated", "failed": "loss became NaN at step 12"})
-    frame = results.read_evaluations([path])
-    assert results.failures(frame) == {("emoji", "triplet", "separated")}
-    assert results.summarise(frame).empty
 
 
 def test_the_best_of_each_column_is_bold_and_ties_as_printed_share_it():
@@ -249,7 +301,7 @@ def test_the_best_of_each_column_is_bold_and_ties_as_printed_share_it():
 def test_a_dimension_that_differs_between_rows_is_a_range():
     summary = summary_of(every(usual))
     summary.loc[(summary["method"] == "pretrained") & (summary["view"] == "separated"), "dim"] = 64
-    made = tables.render(summary, "emoji", methods=METHODS, views=VIEWS, metrics=METRICS)
+    made = tables.make(facts(METHODS), summary)
     assert "Separated 64–128-d" in made.markdown()
     assert "Concatenated 512-d" in made.markdown()
 
@@ -261,7 +313,7 @@ def rows_of(text):
 def test_rows_of_different_sizes_say_which():
     summary = summary_of(every(usual))
     summary.loc[(summary["method"] == "pretrained") & (summary["view"] == "separated"), "dim"] = 64
-    made = tables.render(summary, "emoji", methods=METHODS, views=VIEWS, metrics=METRICS)
+    made = tables.make(facts(METHODS), summary)
     head, _, *body = rows_of(made.markdown())
     assert head[-2:] == ["Size", "Seeds"]
     assert [row[-2] for row in body] == ["512 / 64", "512 / 128", "512 / 128"]
@@ -275,19 +327,18 @@ def test_the_size_is_shown_where_it_is_asked_for():
     values = {key: own for key, own in every(usual).items() if key[0] != "ms_miner"}
     body = rows_of(table(values, show_size=True).markdown())[2:]
     assert [row[-2] for row in body] == ["512 / 128", "512 / 128", "—"]
-    assert "Size" not in table({}, measured=False, quoted=tables.published(ONE), show_size=True).markdown()
+    assert "Size" not in table({}, scope="published", quoted=[ONE], show_size=True).markdown()
 
 
 def epochs_table(**options):
     rows = [
-        ["emoji", method, 0, view, 64, metric, 0.5 + 0.1 * (view == "best_on_test"), False]
+        ["emoji", method, 0, view, 64, metric, 0.5 + 0.1 * (view == "best_on_test")]
         for method in METHODS
         for view in ("best_on_test", "last_epoch")
         for metric in METRICS
     ]
     summary = results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
-    options = {"methods": METHODS, "views": ["best_on_test", "last_epoch"], "metrics": METRICS, **options}
-    return tables.render(summary, "emoji", **options)
+    return tables.make(facts(METHODS, views=["best_on_test", "last_epoch"], **options), summary)
 
 
 def test_what_was_selected_on_test_says_so():
@@ -301,30 +352,57 @@ def test_what_was_selected_on_test_says_so():
     ]
     assert "“Best epoch on test” is selected on the test set itself" in made.caption
     assert "selected on the test set" not in table(every(usual)).caption
-    assert tables.headline(made.frame, "P@1", "last_epoch").startswith("Highest P@1 (last epoch): ")
+    about = facts(METHODS, views=["last_epoch"], lead_metric="P@1", reference=None)
+    assert caption.headline(about, made.frame).startswith("Highest P@1 (last epoch): ")
 
 
-def test_a_table_of_epochs_and_sizes_read_back_from_its_files_is_the_same(tmp_path):
-    quoted = {"source": "Paper A", "values": {"emoji": {"triplet": {"best_on_test": {"P@1": 61.25}}}}}
-    made = epochs_table(quoted=tables.published(quoted), show_size=True, name="quick-emoji")
-    folder = tmp_path / "quick" / "emoji"
-    folder.mkdir(parents=True)
-    (folder / "table.csv").write_text(made.csv(), encoding="utf-8")
-    (folder / "table.md").write_text(made.markdown(), encoding="utf-8")
-    again = tables.read(folder / "table.csv", folder / "table.md")
-    for kind in ("csv", "markdown", "latex", "html"):
+def same_again(made, path):
+    """Whether the table that was written and loaded is the same in every format."""
+    write_json(path, made.json())
+    again = tables.load(path)
+    for kind in ("csv", "markdown", "latex", "html", "json"):
         assert getattr(again, kind)() == getattr(made, kind)(), kind
+    assert (again.headline, again.notes, again.reasons) == (made.headline, made.notes, made.reasons)
+    pd.testing.assert_frame_equal(again.frame, made.frame)
+
+
+def test_a_table_of_epochs_and_sizes_loaded_from_its_file_is_the_same(tmp_path):
+    quoted = {"source": "Paper A", "values": {"emoji": {"triplet": {"best_on_test": {"P@1": 61.25}}}}}
+    made = epochs_table(quoted=[quoted], show_size=True)
+    same_again(made, tmp_path / "table.json")
     assert {len(row) for row in latex_rows(made.latex())} == {7}
+
+
+@pytest.mark.parametrize("content", [{}, [1], {"rows": []}])
+def test_a_file_that_is_no_table_is_named(tmp_path, content):
+    write_json(tmp_path / "table.json", content)
+    with pytest.raises(UserError, match=r"table\.json is no table"):
+        tables.load(tmp_path / "table.json")
+
+
+def test_a_new_last_column_is_one_entry_of_a_list(monkeypatch):
+    best = columns.LastColumn(
+        "Highest",
+        shown=lambda table: table.measured,
+        text=lambda part: f"{part['mean'].max():.1f}",
+        csv=lambda part: {"highest": part["mean"].max()},
+    )
+    monkeypatch.setattr(columns, "LAST", [*columns.LAST, best])
+    made = table(every(usual))
+    head, _, *body = rows_of(made.markdown())
+    assert head[-2:] == ["Seeds", "Highest"] and [row[-1] for row in body] == ["50.0", "60.0", "70.0"]
+    assert pd.read_csv(io.StringIO(made.csv()))["highest"].tolist() == pytest.approx([50, 60, 70])
+    assert {len(row) for row in latex_rows(made.latex())} == {7} and "& Highest" in made.latex()
+    assert '<td class="highest">70.0</td>' in made.html() and "Highest" not in table({}, scope="published").html()
 
 
 def test_facts_of_queries_and_a_gallery():
     index = pd.DataFrame({"label": [0, 0, 1, 1, 2, 2, 2]})
     split = {"folds": [{"train": [0, 1], "query": [2, 4], "gallery": [3, 5, 6]}]}
-    facts = results.split_facts(split, index)
-    assert facts["gallery_images"] == 3
-    line = tables.caption("shop", **facts)
-    assert line.startswith(
-        "shop: 2 queries of 2 classes, all of them unseen in training, each searched for among 3 gallery images. "
+    sizes = results.split_facts(split, index)
+    assert sizes["gallery_images"] == 3
+    assert caption.about_sizes("shop", sizes)[0] == (
+        "shop: 2 queries of 2 classes, all of them unseen in training, each searched for among 3 gallery images."
     )
     assert results.test_images(split).tolist() == [2, 4]
 
@@ -351,26 +429,26 @@ LOGS = {
 
 
 def test_values_that_were_read_off_a_plot_are_marked_and_have_no_more_digits():
-    made = table(every(usual), quoted=tables.published([READ_OFF, LOGS]))
+    made = table(every(usual), quoted=[READ_OFF, LOGS])
     rows = {row[0]: row for row in rows_of(made.markdown())}
     assert rows["Pretrained"][1:7] == ["50.00", "≈\u00a048.3⁽¹⁾", "+1.7", "30.00", "≈\u00a033.25", "−3.2"]
     assert rows["Triplet"][2:4] == ["≈\u00a061.0⁽²⁾ / 61.04", "−1.0"]
     assert rows["MS & miner_2"][2:4] == ["70.50⁽²⁾", "−0.50"]
     assert "“≈”: read off a plot (the first)." in made.caption
-    assert "≈" not in table(every(usual), quoted=tables.published([ONE, TWO])).markdown()
-    alone = table(every(usual), quoted=tables.published(READ_OFF)).caption
+    assert "≈" not in table(every(usual), quoted=[ONE, TWO]).markdown()
+    alone = table(every(usual), quoted=[READ_OFF]).caption
     assert "quoted from Plot. “≈”: read off a plot. Δ" in alone
 
 
 def test_notes_are_footnotes_of_the_values_that_are_shown():
-    made = table(every(usual), quoted=tables.published([READ_OFF, LOGS]))
+    made = table(every(usual), quoted=[READ_OFF, LOGS])
     # shared by two rows: one note; a metric's own note is at no other metric
     assert made.notes == ["P@1 doubtful: 50 % ± x.", "One run."]
     lines = made.markdown().splitlines()
     assert lines[-5:-1] == ["", "1. P@1 doubtful: 50 % ± x.", "2. One run.", ""] and lines[-1] == made.caption
-    fewer = table(every(usual), quoted=tables.published(READ_OFF), methods={"triplet": "Triplet"})
+    fewer = table(every(usual), quoted=[READ_OFF], methods={"triplet": "Triplet"})
     assert fewer.notes == ["One run."] and "61.0⁽¹⁾" in fewer.markdown()
-    assert table(every(usual), quoted=tables.published(ONE)).notes == []
+    assert table(every(usual), quoted=[ONE]).notes == []
     text = made.latex()
     assert r"{\scriptsize $\approx$~48.3\textsuperscript{1} ($+1.7$)}" in text
     assert r"{\scriptsize / 61.04}" in text
@@ -381,26 +459,26 @@ def test_notes_are_footnotes_of_the_values_that_are_shown():
     assert wide.loc["pretrained", "concatenated_P@1_note"] == "P@1 doubtful: 50 % ± x."
     assert wide["concatenated_P@1_note_2"].isna().tolist() == [True, True, False]
     assert wide["concatenated_P@1_approximate"].isna().tolist() == [False, False, True]
-    assert "note" not in table(every(usual), quoted=tables.published(ONE)).csv()
+    assert "note" not in table(every(usual), quoted=[ONE]).csv()
 
 
 def test_a_value_is_that_of_the_first_document_which_has_it_and_the_caption_says_so():
-    made = table(every(usual), quoted=tables.published([READ_OFF, LOGS]))
+    made = table(every(usual), quoted=[READ_OFF, LOGS])
     assert (
         "from Plot and Logs; where they disagree both are given, in this order; 1 of 3 rows from the second alone."
         in (made.caption)
     )
     late = {"source": "Logs", "values": {"emoji": {"triplet": {"separated": {"P@1": 50.0}}}}}
-    caption = table(every(usual), quoted=tables.published([ONE, late])).caption
+    caption = table(every(usual), quoted=[ONE, late]).caption
     assert "from Paper A and Logs; the view “separated” from the second alone." in caption
     assert "Δ = measured here − published." in caption
     # a document without a value that is shown is no source
     other = {"source": "Elsewhere", "values": {"emoji": {"unknown": {"separated": {"P@1": 1.0}}}}}
-    assert "Elsewhere" not in table(every(usual), quoted=tables.published([ONE, other])).caption
+    assert "Elsewhere" not in table(every(usual), quoted=[ONE, other]).caption
 
 
 def test_only_columns_that_something_was_published_for_have_a_published_one():
-    head = rows_of(table(every(usual), quoted=tables.published(ONE)).markdown())[0]
+    head = rows_of(table(every(usual), quoted=[ONE]).markdown())[0]
     assert [title for title in head if title.startswith("Separated")] == [
         "Separated 128-d P@1",
         "Separated 128-d MAP@R",
@@ -409,7 +487,7 @@ def test_only_columns_that_something_was_published_for_have_a_published_one():
 
 
 def test_published_values_stand_beside_ours_with_the_difference():
-    made = table(every(usual), quoted=tables.published(ONE))
+    made = table(every(usual), quoted=[ONE])
     lines = made.markdown().splitlines()
     assert cells_of(lines[0])[1:4] == [
         "Concatenated 512-d P@1",
@@ -423,7 +501,7 @@ def test_published_values_stand_beside_ours_with_the_difference():
 
 
 def test_two_documents_that_disagree_are_both_given_and_the_first_is_compared():
-    made = table(every(usual), quoted=tables.published([ONE, TWO]))
+    made = table(every(usual), quoted=[ONE, TWO])
     lines = made.markdown().splitlines()
     assert cells_of(lines[3])[1:7] == ["60.00", "61.25 / 59.00", "−1.25", "40.00", "40.00", "0.00"]
     assert "quoted from Paper A and Paper B; where they disagree both are given, in this order." in made.caption
@@ -431,15 +509,7 @@ def test_two_documents_that_disagree_are_both_given_and_the_first_is_compared():
 
 
 def test_a_table_of_quotes_alone_claims_nothing_of_its_own():
-    made = tables.render(
-        summary_of({}),
-        "emoji",
-        methods=METHODS,
-        views=VIEWS,
-        metrics=METRICS,
-        quoted=tables.published([ONE, TWO]),
-        measured=False,
-    )
+    made = table({}, quoted=[ONE, TWO], scope="published")
     head = cells_of(made.markdown().splitlines()[0])
     # nothing separated was published: there is no column for it
     assert head == ["Method", "Concatenated P@1", "Concatenated MAP@R"]
@@ -455,7 +525,7 @@ def test_a_table_of_quotes_alone_claims_nothing_of_its_own():
 
 
 def test_the_caption_says_what_where_and_at_which_scale():
-    facts = {
+    sizes = {
         "test_images": 1392,
         "test_classes": 131,
         "unseen_classes": True,
@@ -463,7 +533,7 @@ def test_the_caption_says_what_where_and_at_which_scale():
         "train_images": 1038,
         "train_classes": 98,
     }
-    line = table(every(usual), facts=facts, backbone="efficientnet_lite0", scale="80 steps").markdown().splitlines()[-1]
+    line = table(every(usual), sizes=sizes, backbone="efficientnet_lite0", scale="80 steps").markdown().splitlines()[-1]
     for words in (
         "1,392 test images of 131 classes",
         "unseen",
@@ -477,7 +547,7 @@ def test_the_caption_says_what_where_and_at_which_scale():
 
 def test_csv_keeps_every_digit_and_explicit_columns():
     values = every(lambda row, view, metric: 1 / (row + 3), seeds=2)
-    made = table(values, seeds=2, quoted=tables.published(ONE))
+    made = table(values, seeds=2, quoted=[ONE])
     wide = pd.read_csv(io.StringIO(made.csv())).set_index("method")
     expected = 100 * np.mean(values["triplet", "concatenated", "P@1"])
     assert wide.loc["triplet", "concatenated_P@1_mean"] == expected
@@ -491,25 +561,20 @@ def test_csv_keeps_every_digit_and_explicit_columns():
 
 
 @pytest.mark.parametrize(
-    ("quoted", "measured"),
-    [(None, True)]
-    + [(quoted, measured) for quoted in (ONE, [ONE, TWO], [READ_OFF, LOGS]) for measured in (True, False)],
+    ("quoted", "scope"),
+    [([], "all")]
+    + [(quoted, scope) for quoted in ([ONE], [ONE, TWO], [READ_OFF, LOGS]) for scope in ("so_far", "published")],
 )
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_a_table_read_back_from_its_files_is_the_same(tmp_path, quoted, measured, seeds):
+def test_a_table_loaded_from_its_file_is_the_same(tmp_path, quoted, scope, seeds):
+    measured = scope != "published"
     values = {key: value for key, value in every(usual, seeds).items() if key[0] != "ms_miner" and measured}
-    options = {"quoted": tables.published(quoted), "failed": {("emoji", "ms_miner", "separated")} if measured else ()}
-    made = table(values, seeds=seeds, name="quick-emoji", measured=measured, **options)
-    folder = tmp_path / "quick" / "emoji"
-    folder.mkdir(parents=True)
-    csv, markdown = folder / "table.csv", folder / "table.md"
-    csv.write_text(made.csv(), encoding="utf-8")
-    markdown.write_text(made.markdown(), encoding="utf-8")
-    again = tables.read(csv, markdown)
-    assert again.csv() == made.csv()
-    assert again.markdown() == made.markdown()
-    assert again.latex() == made.latex()
-    assert again.html() == made.html()
+    failures = [failed(), failed(seed=2, fold=None)] if measured else []
+    same_again(table(values, seeds=seeds, quoted=quoted, scope=scope, failures=failures), tmp_path / "table.json")
+
+
+def test_a_table_of_nothing_is_loaded_too(tmp_path):
+    same_again(table({}, scope="so_far"), tmp_path / "table.json")
 
 
 def test_latex_is_escaped_and_every_row_has_its_cells():
@@ -532,7 +597,7 @@ def latex_rows(text):
 
 
 def test_latex_puts_what_was_published_below_our_value_in_the_same_column():
-    made = table(every(usual), quoted=tables.published([ONE, TWO]))
+    made = table(every(usual), quoted=[ONE, TWO])
     rows = [[cell.strip() for cell in row] for row in latex_rows(made.latex())]
     ours = next(number for number, row in enumerate(rows) if row[0] == "Triplet")
     assert rows[ours][1:3] == ["60.00", "40.00"]
@@ -544,13 +609,13 @@ def test_latex_puts_what_was_published_below_our_value_in_the_same_column():
     assert "Below each value, smaller" in made.latex() and "Below each value" not in made.markdown()
 
 
-QUOTED = {"measured": False, "quoted": tables.published([ONE, TWO])}
+QUOTED = {"scope": "published", "quoted": [ONE, TWO]}
 
 
-@pytest.mark.parametrize("options", [{}, {"quoted": tables.published(ONE)}, QUOTED])
+@pytest.mark.parametrize("options", [{}, {"quoted": [ONE]}, QUOTED])
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_latex_is_whole_and_every_line_has_as_many_cells_as_columns(options, seeds):
-    values = {} if options.get("measured") is False else every(usual, seeds)
+    values = {} if "scope" in options else every(usual, seeds)
     text = table(values, seeds=seeds, **options).latex()
     assert re.findall(r"\\begin\{(.+?)\}", text) == ["table*", "tabular"]
     assert re.findall(r"\\end\{(.+?)\}", text) == ["tabular", "table*"]
@@ -560,14 +625,14 @@ def test_latex_is_whole_and_every_line_has_as_many_cells_as_columns(options, see
     assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
     columns = re.search(r"\\begin\{tabular\}\{(l(r+))\}", text)[1]
     # views side by side, a column for each metric: the published layout; of quotes alone, for those that there are
-    quotes_alone = "measured" in options
+    quotes_alone = "scope" in options
     assert len(columns) == 1 + (len(METRICS) if quotes_alone else len(VIEWS) * len(METRICS) + 1)
     assert {len(row) for row in latex_rows(text)} == {len(columns)}
     assert text.isascii()
 
 
 def test_latex_labels_tell_studies_apart():
-    assert r"\label{tab:mlrc-published-cub200}" in table(every(usual), name="mlrc_published-cub200").latex()
+    assert r"\label{tab:mlrc-published-cub200}" in table(every(usual), study="mlrc_published", dataset="cub200").latex()
 
 
 def test_html_is_a_real_table_with_escaped_text():
@@ -586,18 +651,17 @@ def test_a_bar_in_a_label_does_not_break_a_markdown_row():
 
 def test_the_headline_names_best_and_untrained():
     made = table(every(usual))
-    sentence = tables.headline(made.frame, "MAP@R", "concatenated", "pretrained")
+    sentence = made.headline
     assert "MS & miner_2" in sentence and "50.00" in sentence and "Pretrained" in sentence and "30.00" in sentence
-    assert tables.headline(made.frame, "NMI", "concatenated", "pretrained") == ""
+    assert table(every(usual), lead_metric="NMI").headline == ""
 
 
 def test_a_seed_without_all_its_views_does_not_count_yet():
     """While a study is running, one view may be there before the other; a row is over the same seeds in both."""
-    rows = [("d", "m", seed, view, 8, "P@1", 0.5 + seed / 10, False) for seed in (0, 1) for view in ("a", "b")]
-    rows += [("d", "m", 2, "a", 8, "P@1", 0.9, False), ("d", "n", 0, "a", 8, None, float("nan"), True)]
+    rows = [("d", "m", seed, view, 8, "P@1", 0.5 + seed / 10) for seed in (0, 1) for view in ("a", "b")]
+    rows.append(("d", "m", 2, "a", 8, "P@1", 0.9))
     table = pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS)
     kept = results.complete(table, ["a", "b"])
     assert sorted(kept.loc[kept["method"] == "m", "seed"].unique()) == [0, 1]
-    assert kept.loc[kept["method"] == "n", "failed"].tolist() == [True]
     assert len(results.complete(table, ["a"])) == len(table)
     assert results.complete(table.iloc[:0], ["a"]).empty

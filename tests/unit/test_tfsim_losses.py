@@ -10,8 +10,8 @@ from pytorch_metric_learning.miners import MultiSimilarityMiner
 
 from recheck.errors import UserError
 from recheck.methods.losses import build_loss
-from recheck.methods.losses.log_sum_exp import log_sum_exp
-from recheck.methods.losses.masked import masked_max, masked_min
+from recheck.methods.losses.tfsim.log_sum_exp import log_sum_exp
+from recheck.methods.losses.tfsim.masked import masked_max, masked_min
 
 MATHS = ("fixed", "legacy")
 CIRCLE = {"class": "TwoSidedCircleLoss", "gamma": 20.0, "margin": 0.25}

@@ -5,11 +5,11 @@ import pytest
 import torch
 from project import ROOT
 
-from recheck.config import load_toy
 from recheck.errors import UserError
+from recheck.study.toy import load_toy
 from recheck.training.toy import RADII, make_circles, run, train, write
 
-TOY = load_toy(ROOT / "config/toys/contextual_toy.yaml")
+TOY = load_toy(ROOT / "config/toys/contextual_toy.yaml").content
 EXPERIMENTS = TOY["experiments"]
 
 

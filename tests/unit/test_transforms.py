@@ -15,6 +15,7 @@ from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
+from recheck import parts
 from recheck.data import transforms
 from recheck.errors import UserError
 from recheck.study.yaml import read_yaml
@@ -63,7 +64,7 @@ def test_results_are_torchvisions(size, spec, peer):
 
 
 def test_a_random_crop_is_the_resize_of_its_box():
-    step = transforms.STEPS["random_resized_crop"](size=24, scale=[0.2, 0.9], ratio=[0.75, 1.333])
+    step = transforms.RandomResizedCrop(size=24, scale=[0.2, 0.9], ratio=[0.75, 1.333])
     image = tensor(picture(50, 70))
     for seed in range(20):
         top, left, height, width = step.box(50, 70, seeded(seed))
@@ -80,7 +81,7 @@ def test_a_random_crop_is_the_resize_of_its_box():
     st.integers(0, 2**32),
 )
 def test_boxes_lie_inside(height, width, scale, ratio, seed):
-    step = transforms.STEPS["random_resized_crop"](size=8, scale=list(scale), ratio=list(ratio))
+    step = transforms.RandomResizedCrop(size=8, scale=list(scale), ratio=list(ratio))
     top, left, h, w = step.box(height, width, seeded(seed))
     assert 0 <= top <= top + h <= height
     assert 0 <= left <= left + w <= width
@@ -96,7 +97,7 @@ def test_boxes_are_distributed_as_torchvisions():
     peer, blank = v2.RandomResizedCrop(24, scale, ratio), torch.zeros(3, *size, dtype=torch.uint8)
     theirs = [peer.make_params([blank]) for _ in range(3000)]
     theirs = np.array([[box["top"], box["left"], box["height"], box["width"]] for box in theirs], dtype=float)
-    step = transforms.STEPS["random_resized_crop"](size=24, scale=list(scale), ratio=list(ratio))
+    step = transforms.RandomResizedCrop(size=24, scale=list(scale), ratio=list(ratio))
     generator = seeded()
     ours = np.array([step.box(*size, generator) for _ in range(3000)], dtype=float)
     for features in (
@@ -110,10 +111,10 @@ def test_boxes_are_distributed_as_torchvisions():
 
 
 def test_the_middle_is_taken_when_nothing_fits():
-    step = transforms.STEPS["random_resized_crop"](size=8, scale=[1, 1], ratio=[1, 1])
+    step = transforms.RandomResizedCrop(size=8, scale=[1, 1], ratio=[1, 1])
     assert step.box(10, 30, seeded()) == (0, 10, 10, 10)
     assert step.box(30, 10, seeded()) == (10, 0, 10, 10)
-    wide = transforms.STEPS["random_resized_crop"](size=8, scale=[4, 4], ratio=[0.5, 2])
+    wide = transforms.RandomResizedCrop(size=8, scale=[4, 4], ratio=[0.5, 2])
     assert wide.box(20, 25, seeded()) == (0, 0, 20, 25)
 
 
@@ -158,7 +159,7 @@ def test_filters_of_pillow(name, filter_):
 
 def test_random_interpolations_are_one_of_five_alike():
     options = {"size": 24, "scale": [0.2, 0.9], "ratio": [0.75, 1.333]}
-    step = transforms.STEPS["random_resized_crop"]
+    step = transforms.RandomResizedCrop
     each = {name: step(**options, interpolation=name) for name in transforms.ANY_OF}
     drawn = step(**options, interpolation="random")
     image, counts = tensor(picture(50, 70)), dict.fromkeys(each, 0)
@@ -216,9 +217,9 @@ def test_random_crops_of_small_images_are_padded():
 def test_the_schema_of_a_study_knows_the_steps_and_their_keys():
     schema = read_yaml(Path(__file__).parents[2] / "workflow/schemas/study.schema.yaml")
     known = schema["$defs"]["steps"]["items"]["properties"]
-    assert set(known) == set(transforms.STEPS)
-    for name, step in transforms.STEPS.items():
-        parameters = inspect.signature(step).parameters
+    assert set(known) == set(parts.names("transform"))
+    for name in known:
+        parameters = inspect.signature(parts.find(name, "transform")).parameters
         assert set(known[name]["properties"]) == set(parameters)
         needed = {key for key, about in parameters.items() if about.default is about.empty}
         assert set(known[name].get("required", [])) == needed

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from recheck.errors import UserError
 from recheck.methods.losses import build_loss, build_miner
-from recheck.methods.losses.facility_location import FacilityLocationLoss
+from recheck.methods.losses.unbiased.facility_location import FacilityLocationLoss
 
 LABELS = [4, 9, 4, 7, 7, 9, 4, 1, 9, 7, 1, 4]
 PAIR_LABELS = [5, 2, 8, 3, 0, 7] * 2

@@ -13,8 +13,10 @@ from torch import nn
 
 from recheck.errors import UserError
 from recheck.methods.meta_classes import mapping, relabel
-from recheck.methods.optimisers import MXNetAdam, build_optimisers, build_schedulers
-from recheck.methods.samplers import Shuffled, build_sampler
+from recheck.methods.mxnet_adam import MXNetAdam
+from recheck.methods.optimisers import build_optimisers, build_schedulers
+from recheck.methods.samplers import build_sampler
+from recheck.methods.samplers.shuffled import Shuffled
 
 
 def labels_of(counts):

@@ -66,7 +66,7 @@ def test_the_registry_has_torchvisions_files_and_the_networks_are_torchvisions(r
     from torchvision import models
 
     weights = models.get_model_weights(name).IMAGENET1K_V1
-    file = registry[name, "imagenet"]["file"]
+    file = registry[name, "imagenet"].entry
     assert file["from"][0]["url"] == weights.url
     assert file["path"] == Path(weights.url).name
     assert file["size"] / 2**20 == pytest.approx(weights.meta["_file_size"], abs=6e-4)
@@ -87,7 +87,7 @@ def test_the_registry_has_torchvisions_files_and_the_networks_are_torchvisions(r
 
 
 def test_bn_inceptions_file_is_the_one_that_papers_name(registry):
-    file = registry["bn_inception", "imagenet"]["file"]
+    file = registry["bn_inception", "imagenet"].entry
     assert file["path"] == "bn_inception-52deb4733.pth"
     assert file["sha256"] == "52deb473314542a5c2f87e9e6f26f4ca42fe863d15f986414dbae8c2dfdd2353"
     assert "manual" in file["from"][-1]

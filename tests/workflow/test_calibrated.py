@@ -12,7 +12,7 @@ STUDY = """
 title: Letters that are asked for
 seeds: [0]
 views: [seen_queries, unseen_queries]
-compare_with: triplet
+baseline: triplet
 datasets:
   glyphs: {}
 protocol:

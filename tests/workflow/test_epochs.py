@@ -47,7 +47,7 @@ methods:
     loss: {class: TripletMarginLoss, margin: 0.1}
   ensemble:
     label: Ensemble
-    folds: 2
+    members: 2
     relabel: {class: MetaClasses, count: 3}
     loss: {class: ProxyNCALoss}
     sampler: {per_class: 1}

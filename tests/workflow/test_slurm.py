@@ -60,9 +60,9 @@ class Hopeless(TripletMarginLoss):
 """
 METHODS = """
 methods:
-  late: {label: Late, folds: 1, loss: {class: "waiting:UntilTerm", name: late}}
-  killed: {label: Killed, folds: 1, loss: {class: "waiting:ForEver", name: killed}}
-  hopeless: {label: Hopeless, folds: 1, loss: {class: "waiting:Hopeless"}}
+  late: {label: Late, members: 1, loss: {class: "waiting:UntilTerm", name: late}}
+  killed: {label: Killed, members: 1, loss: {class: "waiting:ForEver", name: killed}}
+  hopeless: {label: Hopeless, members: 1, loss: {class: "waiting:Hopeless"}}
 """
 SCHEDULE = "schedule: {epochs: 3, steps_per_epoch: 4, evaluate_every: 1}"
 

@@ -88,12 +88,12 @@ protocol:
 methods:
   untrained:
     label: Untrained
-    folds: 1
+    members: 1
     model: {backbone: {name: "small_net:SmallNet", weights: none}, head: {class: Identity}}
     schedule: {epochs: 0}
   triplet_released:
     label: Triplet
-    published_as: triplet
+    compare_to: triplet
     released: {layout: mlrc}
 """
 PUBLISHED = """

@@ -10,7 +10,9 @@ localrules:
 
 rule data:
     input:
-        data_indices,
+        lambda wildcards: [
+            f"<resources>/datasets/{dataset}/images.csv" for dataset in config.get("datasets") or DATASETS
+        ],
 
 
 rule fetch:
@@ -27,10 +29,9 @@ rule fetch:
         mem_mb=growing(1000),
         runtime=1440,
     params:
-        # one checksum alone: a new mirror, another word or one more checksum in the YAML does not fetch again
-        checksum=lambda wildcards: file_entry(wildcards).get("md5") or file_entry(wildcards).get("sha256"),
-        yaml=lambda wildcards: str(DATASET_FILES[wildcards.dataset]),
-        drop=lambda wildcards: drop_folder(wildcards.dataset),
+        checksum=for_users(lambda wildcards: dataset_of(wildcards.dataset).checksum(wildcards.file)),
+        yaml=lambda wildcards: str(DATASETS[wildcards.dataset]),
+        drop=lambda wildcards: description.drop_folder(RESOURCES, wildcards.dataset),
     message:
         "Fetching {wildcards.file} of {wildcards.dataset}"
     script:
@@ -54,9 +55,9 @@ rule fetch_weights:
         runtime=240,
     params:
         # its content alone: a new mirror or another word in the YAML does not fetch again
-        checksum=lambda wildcards: WEIGHT_FILES[wildcards.file]["file"]["sha256"],
-        yaml=lambda wildcards: WEIGHT_FILES[wildcards.file]["yaml"],
-        drop=drop_folder("weights"),
+        checksum=lambda wildcards: WEIGHT_FILES[wildcards.file].entry["sha256"],
+        yaml=lambda wildcards: str(WEIGHT_FILES[wildcards.file].path),
+        drop=description.drop_folder(RESOURCES, "weights"),
     message:
         "Fetching the weights {wildcards.file}"
     script:
@@ -71,7 +72,7 @@ rule fetch_released:
     benchmark:
         "<logs>/{study}/{dataset}/{method}/fetch_released.tsv"
     wildcard_constraints:
-        method=RELEASED,
+        method=f"{ROW}{RELEASED}",
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -79,10 +80,10 @@ rule fetch_released:
         mem_mb=growing(1000),
         runtime=480,
     params:
-        released=lambda wildcards: settings.canonical(run_of(wildcards)["released"]),
-        folds=lambda wildcards: settings.folds_of(run_of(wildcards)),
-        drop=lambda wildcards: drop_folder(
-            f"released/{wildcards.study}/{wildcards.dataset}/{wildcards.method}"
+        released=lambda wildcards: run_of(wildcards).released,
+        folds=lambda wildcards: run_of(wildcards).members,
+        drop=lambda wildcards: description.drop_folder(
+            RESOURCES, f"released/{wildcards.study}/{wildcards.dataset}/{wildcards.method}"
         ),
     message:
         "Fetching the released checkpoints of {wildcards.method} on {wildcards.dataset}"
@@ -92,7 +93,7 @@ rule fetch_released:
 
 rule verify:
     input:
-        dataset_files,
+        lambda wildcards: dataset_of(wildcards.dataset).downloads(dataset_of(wildcards.dataset).files),
     output:
         "<resources>/datasets/{dataset}/verified.json",
     log:
@@ -106,7 +107,7 @@ rule verify:
         mem_mb=growing(1000),
         runtime=60,
     params:
-        files=known_of_files,
+        files=lambda wildcards: dataset_of(wildcards.dataset).checksums,
     message:
         "Verifying the checksums of {wildcards.dataset}"
     script:
@@ -115,7 +116,9 @@ rule verify:
 
 rule extract:
     input:
-        archives=archive_files,
+        archives=lambda wildcards: dataset_of(wildcards.dataset).downloads(
+            dataset_of(wildcards.dataset).archives
+        ),
         verified="<resources>/datasets/{dataset}/verified.json",
     output:
         "<resources>/datasets/{dataset}/extracted.json",
@@ -130,7 +133,7 @@ rule extract:
         mem_mb=growing(2000),
         runtime=480,
     params:
-        archives=lambda wildcards: archives_of(wildcards.dataset),
+        archives=lambda wildcards: dataset_of(wildcards.dataset).archives,
     message:
         "Unpacking the archives of {wildcards.dataset}"
     script:
@@ -140,8 +143,13 @@ rule extract:
 rule index:
     input:
         verified="<resources>/datasets/{dataset}/verified.json",
-        extracted=extracted_of,
-        parser=parser_files,
+        # a dataset without archives has nothing to unpack, and no job for it
+        extracted=lambda wildcards: (
+            f"<resources>/datasets/{wildcards.dataset}/extracted.json"
+            if dataset_of(wildcards.dataset).archives
+            else []
+        ),
+        parser=lambda wildcards: dataset_of(wildcards.dataset).parser_files,
     output:
         "<resources>/datasets/{dataset}/images.csv",
     log:
@@ -155,9 +163,9 @@ rule index:
         mem_mb=growing(4000),
         runtime=120,
     params:
-        dataset=parser_settings,
-        root=lambda wildcards: image_root(wildcards.dataset),
-        listing=lambda wildcards: listing_of(wildcards.dataset),
+        dataset=lambda wildcards: dataset_of(wildcards.dataset).parser,
+        root=lambda wildcards: dataset_of(wildcards.dataset).root,
+        listing=lambda wildcards: dataset_of(wildcards.dataset).listing,
     message:
         "Indexing the images of {wildcards.dataset}"
     script:
@@ -183,8 +191,8 @@ rule pack:
         mem_mb=growing(4000),
         runtime=720,
     params:
-        root=lambda wildcards: image_root(wildcards.dataset),
-        reading=image_reading,
+        root=lambda wildcards: dataset_of(wildcards.dataset).root,
+        reading=lambda wildcards: dataset_of(wildcards.dataset).image_reading,
     message:
         "Packing {wildcards.dataset}, {wildcards.resize} size"
     script:
@@ -207,10 +215,8 @@ rule split:
         mem_mb=growing(1000),
         runtime=10,
     params:
-        scheme=lambda wildcards: settings.canonical(
-            settings.split_of(study_of(wildcards.study), wildcards.dataset)
-        ),
-        classes=lambda wildcards: study_of(wildcards.study)["datasets"][wildcards.dataset].get("classes"),
+        scheme=lambda wildcards: study_of(wildcards.study).split(wildcards.dataset),
+        classes=lambda wildcards: study_of(wildcards.study).classes[wildcards.dataset],
     message:
         "Splitting {wildcards.dataset} for {wildcards.study}"
     script:

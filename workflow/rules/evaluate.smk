@@ -1,4 +1,4 @@
-# evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view.
+# evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view
 # evaluate_epochs: the same for the views of studies whose runs are selected on the test set
 # calibrate: queries of trained classes and of others against one index, each with its own threshold
 
@@ -7,16 +7,15 @@ rule evaluate:
     input:
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
-        embeddings=lambda wildcards: folds_of(
-            wildcards.study,
+        embeddings=lambda wildcards: members_of(
+            study_of(wildcards.study),
             wildcards.dataset,
             wildcards.method,
             wildcards.seed,
-            "<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/embeddings.safetensors",
+            "embeddings.safetensors",
         ),
     output:
-        concatenated="<results>/{study}/{dataset}/{method}/seed{seed}/concatenated.json",
-        separated="<results>/{study}/{dataset}/{method}/seed{seed}/separated.json",
+        **{view: f"<results>/{EXPERIMENT}/{view}.json" for view in FOLD_VIEWS},
     log:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate.log",
     benchmark:
@@ -28,7 +27,7 @@ rule evaluate:
         mem_mb=growing(4000),
         runtime=growing(20),
     params:
-        configuration=evaluation_of,
+        configuration=lambda wildcards: run_of(wildcards).evaluation,
     message:
         "Evaluating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}"
     script:
@@ -37,8 +36,7 @@ rule evaluate:
 
 use rule evaluate as evaluate_epochs with:
     output:
-        best_on_test="<results>/{study}/{dataset}/{method}/seed{seed}/best_on_test.json",
-        last_epoch="<results>/{study}/{dataset}/{method}/seed{seed}/last_epoch.json",
+        **{view: f"<results>/{EXPERIMENT}/{view}.json" for view in EPOCH_VIEWS},
     log:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.log",
     benchmark:
@@ -71,9 +69,9 @@ rule calibrate:
         mem_mb=growing(4000),
         runtime=growing(20),
     params:
-        configuration=evaluation_of,
-        transforms=lambda wildcards: settings.canonical(settings.eval_transforms(run_of(wildcards))),
-        images=image_reading,
+        configuration=lambda wildcards: run_of(wildcards).evaluation,
+        transforms=lambda wildcards: run_of(wildcards).eval_transforms,
+        images=lambda wildcards: dataset_of(wildcards.dataset).image_reading,
     message:
         "Calibrating {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}"
     script:

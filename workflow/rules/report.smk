@@ -9,7 +9,7 @@ localrules:
 
 rule table:
     input:
-        unpack(needed(table_files)),
+        unpack(lambda wildcards: needed(wildcards.study, [wildcards.dataset], TABLE_NEEDS)),
     output:
         md=report(
             "<results>/{study}/{dataset}/table.md",
@@ -20,6 +20,7 @@ rule table:
         ),
         csv="<results>/{study}/{dataset}/table.csv",
         tex="<results>/{study}/{dataset}/table.tex",
+        json="<results>/{study}/{dataset}/table.json",
     log:
         "<logs>/{study}/{dataset}/table.log",
     benchmark:
@@ -33,9 +34,8 @@ rule table:
         mem_mb=1000,
         runtime=10,
     params:
-        study=lambda wildcards: study_of(wildcards.study),
-        published=lambda wildcards: published_of(wildcards.study),
-        found=found(table_files),
+        facts=lambda wildcards: facts_of(wildcards.study, wildcards.dataset),
+        found=lambda wildcards: found(wildcards.study, [wildcards.dataset], TABLE_NEEDS),
     message:
         "Table of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -44,7 +44,9 @@ rule table:
 
 rule figure:
     input:
-        unpack(needed(figure_files)),
+        unpack(
+            lambda wildcards: needed(wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs)
+        ),
     output:
         png=report(
             "<results>/{study}/figures/{dataset}_{figure}.png",
@@ -67,9 +69,9 @@ rule figure:
         mem_mb=2000,
         runtime=30,
     params:
-        study=lambda wildcards: study_of(wildcards.study),
-        published=lambda wildcards: published_of(wildcards.study),
-        found=found(figure_files),
+        facts=lambda wildcards: facts_of(wildcards.study, wildcards.dataset),
+        found=lambda wildcards: found(wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs),
+        caption=lambda wildcards: FIGURES[wildcards.figure].caption.format(dataset=wildcards.dataset),
     message:
         "Figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -78,17 +80,28 @@ rule figure:
 
 rule page:
     input:
-        unpack(needed(page_files)),
-        tables=study_tables,
-        figures=study_figures("png"),
-        vectors=study_figures("svg"),
+        unpack(lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, ["runs"])),
+        tables=lambda wildcards: [
+            f"<results>/{wildcards.study}/{dataset}/table.json"
+            for dataset in shown_study(wildcards.study).datasets
+        ],
+        # not read by the page: a table that was deleted is made again
+        formats=lambda wildcards: expand(
+            "<results>/{study}/{dataset}/table.{kind}",
+            study=wildcards.study,
+            dataset=shown_study(wildcards.study).datasets,
+            kind=("md", "csv", "tex"),
+        ),
+        figures=lambda wildcards: figures_of(wildcards.study, FIGURES, "png"),
+        vectors=lambda wildcards: figures_of(wildcards.study, FIGURES, "svg"),
     output:
-        report(
+        html=report(
             "<results>/{study}/index.html",
             caption="../report/page.rst",
             category="{study}",
             labels={"what": "page"},
         ),
+        bibtex="<results>/{study}/references.bib",
     log:
         "<logs>/{study}/page.log",
     benchmark:
@@ -102,8 +115,8 @@ rule page:
         mem_mb=1000,
         runtime=10,
     params:
-        study=lambda wildcards: study_of(wildcards.study),
-        found=found(page_files),
+        facts=lambda wildcards: page_facts(wildcards.study),
+        found=lambda wildcards: found(wildcards.study, shown_study(wildcards.study).datasets, ["runs"]),
     message:
         "Page of {wildcards.study}"
     script:

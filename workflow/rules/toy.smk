@@ -1,4 +1,4 @@
-# toy (one job a loss) → toy_figure → toy_page: points in a plane instead of images (config/toys)
+# toy (one job per loss) → toy_figure → toy_page: points in a plane instead of images (config/toys)
 
 
 localrules:
@@ -14,8 +14,8 @@ rule toy:
     benchmark:
         "<logs>/{toy}/{experiment}.tsv"
     wildcard_constraints:
-        toy=TOY_NAMES,
-        experiment=METHOD,
+        toy="|".join(TOYS) or "none",
+        experiment=ROW,
     conda:
         "../../envs/train.yaml"
     threads: 1
@@ -23,7 +23,7 @@ rule toy:
         mem_mb=growing(2000),
         runtime=growing(30),
     params:
-        settings=toy_settings,
+        settings=for_users(lambda wildcards: toy_of(wildcards.toy).settings(wildcards.experiment)),
     message:
         "Training the toy network of {wildcards.toy} by the loss {wildcards.experiment}"
     script:
@@ -32,7 +32,7 @@ rule toy:
 
 rule toy_figure:
     input:
-        toy_runs,
+        lambda wildcards: toy_of(wildcards.toy).runs,
     output:
         png=report(
             "<results>/{toy}/figures/{picture}.png",
@@ -46,8 +46,8 @@ rule toy_figure:
     benchmark:
         "<logs>/{toy}/figures/{picture}.tsv"
     wildcard_constraints:
-        toy=TOY_NAMES,
-        picture="|".join(TOY_PICTURES),
+        toy="|".join(TOYS) or "none",
+        picture="|".join(PICTURES),
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -55,7 +55,7 @@ rule toy_figure:
         mem_mb=1000,
         runtime=10,
     params:
-        labels=toy_labels,
+        labels=lambda wildcards: toy_of(wildcards.toy).labels,
     message:
         "Picture '{wildcards.picture}' of {wildcards.toy}"
     script:
@@ -64,9 +64,9 @@ rule toy_figure:
 
 rule toy_page:
     input:
-        runs=toy_runs,
-        figures=expand("<results>/{{toy}}/figures/{picture}.png", picture=TOY_PICTURES),
-        vectors=expand("<results>/{{toy}}/figures/{picture}.svg", picture=TOY_PICTURES),
+        runs=lambda wildcards: toy_of(wildcards.toy).runs,
+        figures=expand("<results>/{{toy}}/figures/{picture}.png", picture=PICTURES),
+        vectors=expand("<results>/{{toy}}/figures/{picture}.svg", picture=PICTURES),
     output:
         report(
             "<results>/{toy}/index.html",
@@ -79,7 +79,7 @@ rule toy_page:
     benchmark:
         "<logs>/{toy}/page.tsv"
     wildcard_constraints:
-        toy=TOY_NAMES,
+        toy="|".join(TOYS) or "none",
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -87,14 +87,14 @@ rule toy_page:
         mem_mb=1000,
         runtime=10,
     params:
-        toy=lambda wildcards: toy_of(wildcards.toy),
+        toy=lambda wildcards: toy_of(wildcards.toy).content,
     message:
         "Page of {wildcards.toy}"
     script:
         "../scripts/toy_page.py"
 
 
-for name in TOY_FILES:
+for name in TOYS:
 
     rule:
         name:

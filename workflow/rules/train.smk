@@ -1,10 +1,10 @@
-# train (one job a run), or convert what others have trained → embed (once a fold)
+# train (one job per run), or convert a released checkpoint → embed (once per fold)
 
 
 rule train:
     input:
-        unpack(packed_files),
-        unpack(given_files),
+        unpack(lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)),
+        unpack(lambda wildcards: grid.given_files(run_of(wildcards))),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
     output:
@@ -16,16 +16,16 @@ rule train:
     benchmark:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/train.tsv"
     wildcard_constraints:
-        method=TRAINED,
+        method=f"{ROW}(?<!{RELEASED})",
     conda:
         "../../envs/train.yaml"
     threads: RUN_THREADS
     resources:
         mem_mb=growing(8000),
         runtime=1440,
-        gpu=1 if GPU else 0,
+        gpu=1 if GPUS else 0,
     params:
-        configuration=training_of,
+        configuration=lambda wildcards: run_of(wildcards).training,
         state=STATE,
     message:
         "Training {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
@@ -37,7 +37,7 @@ rule convert:
     input:
         released="<resources>/released/{study}/{dataset}/{method}/released.json",
         split="<results>/{study}/{dataset}/split.json",
-        pack=lambda wildcards: f"{packed_of(wildcards)}/pack.json",
+        pack=lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)["pack"],
     output:
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
         history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
@@ -47,7 +47,7 @@ rule convert:
     benchmark:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/convert.tsv"
     wildcard_constraints:
-        method=RELEASED,
+        method=f"{ROW}{RELEASED}",
     conda:
         "../../envs/train.yaml"
     threads: 1
@@ -55,7 +55,7 @@ rule convert:
         mem_mb=growing(4000),
         runtime=30,
     params:
-        configuration=training_of,
+        configuration=lambda wildcards: run_of(wildcards).training,
     message:
         "Converting the released checkpoint of {wildcards.method} on {wildcards.dataset}, fold {wildcards.fold}"
     script:
@@ -64,7 +64,7 @@ rule convert:
 
 rule embed:
     input:
-        unpack(packed_files),
+        unpack(lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
@@ -80,9 +80,9 @@ rule embed:
     resources:
         mem_mb=growing(8000),
         runtime=growing(20),
-        gpu=1 if GPU else 0,
+        gpu=1 if GPUS else 0,
     params:
-        configuration=embedding_of,
+        configuration=lambda wildcards: run_of(wildcards).embedding,
         state=STATE,
     message:
         "Embedding the test images by {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"

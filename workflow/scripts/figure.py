@@ -1,9 +1,9 @@
 """One figure of one dataset in a study, as PNG and SVG."""
 
 from recheck.job import job
-from recheck.report.assemble import Inputs, figure
+from recheck.report.figures import all_figures
+from recheck.report.inputs import Inputs
 
 with job(snakemake):
-    wildcards, output = snakemake.wildcards, snakemake.output
-    inputs = Inputs.of(snakemake.params.found or snakemake.input, snakemake.params.published)
-    figure(wildcards.figure, snakemake.params.study, wildcards.dataset, inputs, output.png, output.svg)
+    inputs = Inputs(snakemake.params.facts, snakemake.params.found or snakemake.input)
+    all_figures()[snakemake.wildcards.figure].draw(inputs, snakemake.output.png, snakemake.output.svg)

@@ -2,10 +2,11 @@
 
 from recheck.files import write_text
 from recheck.job import job
-from recheck.report.assemble import Inputs, page
+from recheck.report import citations, page
 
 with job(snakemake):
     source = snakemake.input
-    runs = Inputs.of(snakemake.params.found or source).runs
-    text = page(snakemake.params.study, source.tables, [*source.figures, *source.vectors], runs)
-    write_text(snakemake.output[0], text)
+    runs = (snakemake.params.found or source).get("runs", [])
+    text = page.make(snakemake.params.facts, source.tables, [*source.figures, *source.vectors], runs)
+    write_text(snakemake.output.html, text)
+    write_text(snakemake.output.bibtex, citations.bibtex(snakemake.params.facts["rows"]))

@@ -1,12 +1,12 @@
-"""The table of one dataset in a study, in three formats from one frame."""
+"""The table of one dataset in a study, in four formats from one frame."""
 
-from recheck.files import write_text
+from recheck.files import write_json, write_text
 from recheck.job import job
-from recheck.report.assemble import Inputs, table
+from recheck.report.inputs import Inputs
 
 with job(snakemake):
-    inputs = Inputs.of(snakemake.params.found or snakemake.input, snakemake.params.published)
-    made = table(snakemake.params.study, snakemake.wildcards.dataset, inputs)
-    write_text(snakemake.output.md, made.markdown())
-    write_text(snakemake.output.csv, made.csv())
-    write_text(snakemake.output.tex, made.latex())
+    table = Inputs(snakemake.params.facts, snakemake.params.found or snakemake.input).table
+    write_text(snakemake.output.md, table.markdown())
+    write_text(snakemake.output.csv, table.csv())
+    write_text(snakemake.output.tex, table.latex())
+    write_json(snakemake.output.json, table.json())

@@ -1,6 +1,7 @@
 """What failed for good, and the last lines of its logs: the end of a long run's output is what people read."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 LINES = 5
@@ -9,6 +10,12 @@ _JOB = re.compile(r"^ +jobid: (\d+)$", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+) \(check log file\(s\) for error details\)$", re.MULTILINE)
 _FINISHED = re.compile(r"^Finished jobid: (\d+)", re.MULTILINE)
 _RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+
+
+def of_logs(logs: str | Sequence[str]) -> str:
+    """The report on Snakemake's own logs, or on one of them."""
+    paths = [logs] if isinstance(logs, str) else logs
+    return report("\n".join(Path(path).read_text(encoding="utf-8") for path in paths))
 
 
 def report(text: str) -> str:

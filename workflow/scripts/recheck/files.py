@@ -71,6 +71,15 @@ def check_space(needed: int, path: str | Path, doing: str) -> None:
         )
 
 
+def check_writable(key: str, folder: str | Path, instead: str) -> None:
+    """Refuse a folder that can't be written now, not after an hour; ``instead`` is how to choose another."""
+    existing = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise UserError(
+            f"{key}: {existing} is read-only or not a folder; make it writable or choose another, e.g. {instead}."
+        )
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -97,6 +106,13 @@ def read_json(path: str | Path) -> Any:
 def sha256(path: str | Path) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def canonical(value: Any) -> Any:
+    """The same value with the keys of its mappings in alphabetical order, all the way down."""
+    if isinstance(value, dict):
+        return {key: canonical(value[key]) for key in sorted(value)}
+    return [canonical(part) for part in value] if isinstance(value, list) else value
 
 
 def fingerprint(value: Any) -> str:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from recheck.errors import UserError
 
 log = logging.getLogger("recheck")
+FAILED = ".failed"
 
 
 @contextlib.contextmanager
@@ -21,6 +22,8 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     """Run a script's body: full story in the rule's log, one sentence on the terminal if it fails."""
     path = Path(snakemake.log[0])
     _log_to(path)
+    failed = path.with_suffix(FAILED)
+    failed.unlink(missing_ok=True)
     # A user's own classes (`module:Class`) live beside the Snakefile, that is, in the working directory.
     sys.path.append(str(Path.cwd()))
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -30,21 +33,25 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
         yield log
     except UserError as error:
         log.debug("where it happened", exc_info=error)
-        log.error("%s%s", _where(snakemake.wildcards), error)
-        sys.exit(1)
+        _end(failed, f"{_where(snakemake.wildcards)}{error}", str(error))
     except KeyboardInterrupt:
         log.error("Interrupted; run the same command again to continue.")
         sys.exit(130)
     except OSError as error:
         log.debug("where it happened", exc_info=error)
-        log.error("%s%s", _where(snakemake.wildcards), _of_a_disk(error))
-        sys.exit(1)
+        _end(failed, f"{_where(snakemake.wildcards)}{_of_a_disk(error)}", _of_a_disk(error))
     except Exception as error:
         log.debug("unexpected", exc_info=error)
-        log.error(
-            "Unexpected %s: %s (this is a fault of Recheck; the traceback is in %s)", type(error).__name__, error, path
-        )
-        sys.exit(1)
+        reason = f"Unexpected {type(error).__name__}: {error}"
+        _end(failed, f"{reason} (this is a fault of Recheck; the traceback is in {path})", reason)
+
+
+def _end(failed: Path, sentence: str, reason: str) -> NoReturn:
+    """Say why, and leave the reason's first line beside the log, for `<study>_so_far`: the next attempt removes it."""
+    log.error("%s", sentence)
+    with contextlib.suppress(OSError):  # a full disk may be the very reason
+        failed.write_text(reason.partition("\n")[0] + "\n", encoding="utf-8")
+    sys.exit(1)
 
 
 def _no_future(inputs: Iterable[str]) -> None:

@@ -3,37 +3,112 @@
 Imported while Snakemake parses the workflow, so nothing heavy is imported here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from recheck.errors import UserError, nearest
-from recheck.files import fingerprint
+from recheck.files import canonical, fingerprint
 from recheck.names import WEIGHTS_SUFFIXES
+from recheck.parts import own_files
 from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
 
 
-def load_dataset(name: str, paths: dict[str, Path], source: str | Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset with the files of one of its distributions. What leaves it for ``params`` is plain and sorted."""
+
+    name: str
+    path: Path
+    description: Mapping[str, Any]
+    folder: str  # of all that is downloaded and made of it
+
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        return self.description["files"]
+
+    @property
+    def archives(self) -> list[dict[str, Any]]:
+        """The files that are unpacked."""
+        return _only(("path", "extract", "unpacked_size"), [entry for entry in self.files if "extract" in entry])
+
+    @property
+    def checksums(self) -> list[dict[str, Any]]:
+        """What each file is verified against."""
+        return _only(("path", "sha256", "md5", "size"), self.files)
+
+    @property
+    def parser(self) -> dict[str, Any]:
+        """What the index depends on."""
+        keys = ("name", "parser", "distribution", "root", "csv", "expected", "options")
+        return _only(keys, [{"name": self.name, **self.description}])[0]
+
+    @property
+    def parser_files(self) -> list[str]:
+        """The user's own files that the index is made from, besides the images."""
+        csv = self.description.get("csv")
+        return [*own_files(self.description["parser"]), *([csv] if csv else [])]
+
+    @property
+    def image_reading(self) -> dict[str, Any]:
+        """How turned and transparent images are read: another choice packs again."""
+        return _only(("exif", "alpha"), [self.description["options"]])[0]
+
+    @property
+    def root(self) -> str:
+        """The folder of the images: the user's own, or where archives are unpacked."""
+        return self.description.get("root", f"{self.folder}/images")
+
+    @cached_property
+    def listing(self) -> str | None:
+        """A hash of the user's own images, so that added, removed or edited ones are noticed; None if fetched."""
+        return None if self.files else listing(self.root)
+
+    def downloads(self, entries: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Where these of its files are downloaded to."""
+        return [f"<resources>/datasets/{self.name}/downloads/{entry['path']}" for entry in entries]
+
+    def checksum(self, file: str) -> str | None:
+        """One checksum alone: a new mirror, another word or one more checksum in the YAML does not fetch again."""
+        entry = file_entry(self.description, file)
+        return entry.get("md5") or entry.get("sha256")
+
+
+def _only(keys: Iterable[str], entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return canonical([{key: entry[key] for key in keys if key in entry} for entry in entries])
+
+
+def load_dataset(name: str, paths: Mapping[str, Path], source: str | Path, resources: str = "resources") -> Dataset:
+    """A dataset by name. Files of it that the user dropped or downloaded decide between its distributions."""
     if name not in paths:
         raise UserError(f"{source}: there is no dataset '{name}'; {nearest(name, paths)} (config/datasets/*.yaml).")
-    dataset = read_yaml(paths[name])
-    validate(dataset, "dataset", paths[name])
-    _check_files(dataset, paths[name])
-    return {"name": name, "files": [], "options": {}, **dataset}
+    description, folder = read_yaml(paths[name]), f"{resources}/datasets/{name}"
+    validate(description, "dataset", paths[name])
+    _check_files(description, paths[name])
+    present = [drop_folder(resources, name), f"{folder}/downloads"]
+    description = _with_distribution({"files": [], "options": {}, **description}, present)
+    return Dataset(name, paths[name], description, folder)
 
 
-def _check_files(dataset: dict[str, Any], source: str | Path) -> None:
-    """What the schema can't say of a dataset's files in a sentence."""
-    forms = dataset.get("distributions", {})
-    chosen = dataset.get("distribution")
+def drop_folder(resources: str, name: str) -> str:
+    """Where users put files that they have themselves: of a dataset, of `weights`, of `released` checkpoints."""
+    return f"{resources}/drop/{name}"
+
+
+def _check_files(description: dict[str, Any], source: str | Path) -> None:
+    """What the schema can't say of files in a sentence."""
+    forms = description.get("distributions", {})
+    chosen = description.get("distribution")
     if chosen is not None and chosen not in forms:
         raise UserError(f"{source}: there is no distribution '{chosen}'; {nearest(chosen, forms)}.")
-    common = dataset.get("files", [])
+    common = description.get("files", [])
     for files in [common, *(common + form["files"] for form in forms.values())]:
         paths = [entry["path"] for entry in files]
         if twice := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"{source}: the file '{twice[0]}' is there twice.")
+            raise UserError(f"{source}: file '{twice[0]}' is listed twice.")
     entries = [*common, *(entry for form in forms.values() for entry in form["files"])]
     for entry in entries:
         if not any(entry.get(key) for key in ("size", "sha256", "md5", "unverified")):
@@ -45,25 +120,24 @@ def _check_files(dataset: dict[str, Any], source: str | Path) -> None:
             raise UserError(f"{source}: '{entry['path']}' is not the same in all distributions.")
 
 
-def with_distribution(dataset: dict[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
-    """The dataset with the files of one of its distributions.
+def _with_distribution(description: dict[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
+    """The files of one distribution: the one that the YAML names, else the one of which most is in the folders.
 
-    That is the one its YAML names, else the one of which most is in the folders already (by name, or by size where
-    that is known: a user's copy may have another name), else the first.
+    A file counts by its name, or by its size where that is known: a user's copy may have another name.
     """
-    forms = dataset.get("distributions")
+    forms = description.get("distributions")
     if not forms:
-        return dataset
-    name = dataset.get("distribution") or max(forms, key=lambda form: _share(forms[form]["files"], folders))
-    return {**dataset, "distribution": name, "files": [*dataset["files"], *forms[name]["files"]]}
+        return description
+    name = description.get("distribution") or max(forms, key=lambda form: _share(forms[form]["files"], folders))
+    return {**description, "distribution": name, "files": [*description["files"], *forms[name]["files"]]}
 
 
 def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
-    """Which part of the files is there."""
-    found = [path for folder in folders for path in Path(folder).rglob("[!.]*") if path.is_file()]
-    names, sizes = {path.name for path in found}, {path.stat().st_size for path in found}
-    there = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
-    return sum(there) / max(len(there), 1)
+    """The share of the files that are in the folders."""
+    present = [path for folder in folders for path in Path(folder).rglob("[!.]*") if path.is_file()]
+    names, sizes = {path.name for path in present}, {path.stat().st_size for path in present}
+    matches = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
+    return sum(matches) / max(len(matches), 1)
 
 
 def listing(root: str | Path) -> str:
@@ -73,53 +147,63 @@ def listing(root: str | Path) -> str:
     return fingerprint([[name, about.st_size, about.st_mtime_ns] for name, about in stats])
 
 
-def file_of(dataset: dict[str, Any], path: str) -> dict[str, Any]:
-    """The entry with that path, of the dataset's ``files`` or of any of its distributions."""
-    forms = dataset.get("distributions", {}).values()
-    files = {entry["path"]: entry for part in (dataset, *forms) for entry in part.get("files", [])}
+def file_entry(description: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The entry with that path, among the ``files`` of a YAML or those of any of its distributions."""
+    forms = description.get("distributions", {}).values()
+    files = {entry["path"]: entry for part in (description, *forms) for entry in part.get("files", [])}
     if path not in files:
         raise UserError(f"There is no file '{path}'; {nearest(path, files)}.")
     return files[path]
 
 
-def load_weights(paths: dict[str, Path]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The files of config/weights by the backbone and the word that a study names them by."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+@dataclass(frozen=True)
+class WeightsFile:
+    """A file of weights, and the YAML that describes it."""
+
+    entry: Mapping[str, Any]
+    path: Path
+
+
+Weights = dict[tuple[str, str], WeightsFile]
+"""By backbone and the word that a study names the weights by."""
+
+
+def load_weights(paths: Mapping[str, Path]) -> Weights:
+    """All files of config/weights."""
+    found: Weights = {}
     for path in paths.values():
-        own = read_yaml(path)
-        validate(own, "weights", path)
-        _check_files(own, path)
-        key, file = (own["backbone"], own["weights"]), own["files"][0]
-        if not file.get("sha256") or "extract" in file:
+        description = read_yaml(path)
+        validate(description, "weights", path)
+        _check_files(description, path)
+        key, entry = (description["backbone"], description["weights"]), description["files"][0]
+        if not entry.get("sha256") or "extract" in entry:
             raise UserError(
-                f"{path}: '{file['path']}' needs a 'sha256' and no 'extract': runs are tied to its content."
+                f"{path}: '{entry['path']}' needs a 'sha256' and no 'extract': runs are tied to its content."
             )
-        if Path(file["path"]).suffix not in WEIGHTS_SUFFIXES:
-            raise UserError(f"{path}: '{file['path']}' is none of {', '.join(WEIGHTS_SUFFIXES)}.")
+        if Path(entry["path"]).suffix not in WEIGHTS_SUFFIXES:
+            raise UserError(f"{path}: '{entry['path']}' is none of {', '.join(WEIGHTS_SUFFIXES)}.")
         for other, known in found.items():
-            if other == key or known["file"]["path"] == file["path"]:
-                raise UserError(f"{path}: {known['yaml']} has the same backbone and weights, or the same file.")
-        found[key] = {"file": file, "yaml": str(path)}
+            if other == key or known.entry["path"] == entry["path"]:
+                raise UserError(f"{path}: {known.path} has the same backbone and weights, or the same file.")
+        found[key] = WeightsFile(entry, path)
     return found
 
 
-def with_weights(
-    resolved: dict[str, Any], registry: dict[tuple[str, str], dict[str, Any]], folder: str, source: str
-) -> dict[str, Any]:
+def with_weights(settings: dict[str, Any], weights: Weights, folder: str, source: str) -> dict[str, Any]:
     """The settings of a run with the file that its backbone's weights are in, and the file's hash.
 
     ``{name: bn_inception, weights: imagenet}`` becomes a path and a ``sha256``: another content is another run, another
     mirror is not. Weights without an entry (a user's file, a package's, timm's, none) stay as they are.
     """
-    backbone = resolved["model"]["backbone"]
-    name, weights = backbone["name"], backbone["weights"]
-    known = [word for own, word in registry if own == name]
-    if (name, weights) in registry:
-        file = registry[name, weights]["file"]
-        backbone = {**backbone, "weights": f"{folder}/{file['path']}", "sha256": file["sha256"]}
-    elif known and weights != "none" and Path(weights).suffix not in WEIGHTS_SUFFIXES:
+    backbone = settings["model"]["backbone"]
+    name, word = backbone["name"], backbone["weights"]
+    known = [other for own, other in weights if own == name]
+    if (name, word) in weights:
+        entry = weights[name, word].entry
+        backbone = {**backbone, "weights": f"{folder}/{entry['path']}", "sha256": entry["sha256"]}
+    elif known and word != "none" and Path(word).suffix not in WEIGHTS_SUFFIXES:
         raise UserError(
-            f"{source}: backbone '{name}' has no weights '{weights}'; {nearest(weights, [*known, 'none'])} "
+            f"{source}: backbone '{name}' has no weights '{word}'; {nearest(word, [*known, 'none'])} "
             f"(config/weights/*.yaml), or a file ({', '.join(WEIGHTS_SUFFIXES)})."
         )
-    return {**resolved, "model": {**resolved["model"], "backbone": backbone}}
+    return {**settings, "model": {**settings["model"], "backbone": backbone}}

@@ -24,7 +24,7 @@ import numpy as np
 from recheck.data.splits import check_disjoint, make_split
 from recheck.errors import UserError, nearest
 from recheck.files import atomic
-from recheck.registry import load
+from recheck.parts import load
 
 if TYPE_CHECKING:  # a run needs the labels alone, and pandas takes as long to load as to read them
     import pandas as pd

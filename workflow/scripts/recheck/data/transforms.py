@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate, pad
 
+from recheck import parts
 from recheck.errors import UserError, nearest
 
 Step = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -141,15 +142,6 @@ class HorizontalFlip:
         return pixels.flip(-1) if _uniform(0, 1, generator) < self.p else pixels
 
 
-STEPS: dict[str, type] = {
-    "resize": Resize,
-    "center_crop": CenterCrop,
-    "random_crop": RandomCrop,
-    "random_resized_crop": RandomResizedCrop,
-    "horizontal_flip": HorizontalFlip,
-}
-
-
 def build(spec: list[dict]) -> Transform:
     """A transform from its YAML; it can be pickled and holds no state."""
     if not isinstance(spec, list) or not all(isinstance(step, dict) and len(step) == 1 for step in spec):
@@ -158,19 +150,20 @@ def build(spec: list[dict]) -> Transform:
 
 
 def _step(name: str, options: dict | None) -> Step:
-    if name not in STEPS:
-        raise UserError(f"There is no transform '{name}': {nearest(str(name), STEPS)}.")
+    if name not in parts.names("transform"):
+        raise UserError(f"There is no transform '{name}': {nearest(str(name), parts.names('transform'))}.")
     options = {} if options is None else options
     if not isinstance(options, dict):
         raise UserError(f"The transform '{name}' needs its options as keys, e.g. `{{size: 64}}`, not {options!r}.")
-    parameters = inspect.signature(STEPS[name]).parameters
+    cls = parts.find(name, "transform")
+    parameters = inspect.signature(cls).parameters
     for key in options:
         if key not in parameters:
             raise UserError(f"The transform '{name}' has no key '{key}': {nearest(str(key), parameters)}.")
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in options:
             raise UserError(f"The transform '{name}' needs the key '{key}'.")
-    return STEPS[name](**options)
+    return cls(**options)
 
 
 def _padded(pixels: torch.Tensor, size: int) -> torch.Tensor:

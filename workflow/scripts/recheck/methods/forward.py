@@ -1,6 +1,5 @@
 """The forward pass of a training step: once, in turns, or several times with dropout."""
 
-import sys
 from typing import Any
 
 import torch
@@ -8,7 +7,7 @@ from torch import nn
 from torch.nn.functional import dropout
 
 from recheck.errors import UserError
-from recheck.registry import build
+from recheck.parts import build
 
 
 class Single:
@@ -52,4 +51,4 @@ class MultiView:
 
 
 def build_forward(spec: dict[str, Any] | None) -> Single | InTurns | MultiView:
-    return build(spec, [sys.modules[__name__]], "forward pass") if spec else Single()
+    return build(spec, "forward", "forward pass") if spec else Single()

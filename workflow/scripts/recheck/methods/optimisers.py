@@ -6,11 +6,8 @@ import torch
 from torch import nn
 
 from recheck.errors import UserError, nearest
-from recheck.methods import mxnet_adam
-from recheck.methods.mxnet_adam import MXNetAdam
-from recheck.registry import build
+from recheck.parts import build
 
-__all__ = ["MXNetAdam", "build_optimisers", "build_schedulers"]
 FACTORS = "lr_factors"
 
 
@@ -30,7 +27,7 @@ def build_optimisers(spec: dict[str, Any], parts: dict[str, nn.Module]) -> dict[
         factors = spec[name].get(FACTORS) or {}
         own = {key: value for key, value in spec[name].items() if key != FACTORS}
         params = _groups(module, factors, name) if factors else parameters
-        optimiser = build(own, [mxnet_adam, torch.optim], f"optimiser of the {name},", params=params)
+        optimiser = build(own, "optimiser", f"optimiser of the {name},", params=params)
         for group in optimiser.param_groups:
             group["lr"] *= group.pop("lr_factor", 1)
         optimisers[name] = optimiser
@@ -69,8 +66,7 @@ def build_schedulers(
     """The same schedule, stepped after each epoch, on every optimiser; none if the protocol has none."""
     if spec is None:
         return {}
-    modules = [torch.optim.lr_scheduler]
     return {
-        name: build(spec, modules, "learning-rate schedule", optimizer=optimiser)
+        name: build(spec, "lr_schedule", "learning-rate schedule", optimizer=optimiser)
         for name, optimiser in optimisers.items()
     }

@@ -1,12 +1,11 @@
 """The labels that a run is trained with."""
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from recheck.methods import meta_classes
-from recheck.registry import build
+from recheck.parts import build
 
 
 class MetaClasses:
@@ -30,6 +29,5 @@ def training_labels(spec: dict[str, Any] | None, labels: np.ndarray, seed: int, 
     ranks = ranks.astype(np.int64)
     if spec is None:
         return ranks, len(classes)
-    modules = [sys.modules[__name__]]
-    relabel = build(spec, modules, "relabel", num_classes=len(classes), seed=seed, fold=fold)
+    relabel = build(spec, "relabel", num_classes=len(classes), seed=seed, fold=fold)
     return np.asarray(relabel(ranks), np.int64), relabel.count

@@ -22,7 +22,7 @@ from recheck.models.bn_inception import BNInception
 from recheck.models.efficientnet_lite import EfficientNetLite0
 from recheck.models.tensors import check_hash, fit, read_tensors
 from recheck.names import WEIGHTS_SUFFIXES
-from recheck.registry import load
+from recheck.parts import load
 
 # of torchvision's ImageNet weights, on the 0–255 scale
 IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))

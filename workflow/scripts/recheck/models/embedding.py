@@ -18,7 +18,7 @@ from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
 from recheck.names import BEST_ON_TEST
-from recheck.registry import takes
+from recheck.parts import takes
 
 FROZEN = ("frozen", "frozen_affine")
 BEST = f"{BEST_ON_TEST}/"
@@ -108,7 +108,7 @@ def save_model(
     kept for heads that ask for it.
     """
     about = {"model": spec, "data": data}
-    if num_classes is not None and takes(spec["head"], "num_classes", [heads], "head"):
+    if num_classes is not None and takes(spec["head"], "head", "num_classes"):
         about["num_classes"] = num_classes
     both = {**weights, **{f"{BEST}{name}": tensor for name, tensor in (best_on_test or {}).items()}}
     seal.write(path, {name: tensor.detach().cpu().contiguous() for name, tensor in both.items()}, save_file, about)

@@ -1,6 +1,5 @@
 """From a backbone's features to the embedding. Every head tells the size of its output as ``dim``."""
 
-import sys
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from torch.nn.functional import layer_norm, linear
 
 from recheck.models.initialisation import initialise
 from recheck.models.norm import unit
-from recheck.registry import build
+from recheck.parts import build
 
 
 class Linear(nn.Linear):
@@ -112,7 +111,7 @@ class DiscriminativeHead(nn.Module):
 
 def build_head(spec: dict[str, Any], features: int, **known: Any) -> nn.Module:
     """``known``: what only the run knows (``num_classes``), for the heads that ask for it."""
-    return build(spec, [sys.modules[__name__]], "head", features=features, **known)
+    return build(spec, "head", features=features, **known)
 
 
 def _start(layer: nn.Linear, init: str, what: str) -> None:

@@ -1,15 +1,11 @@
 """From a map of features, (images, channels, height, width), to one number a channel."""
 
-import sys
 from typing import Any
 
 import torch
 from torch import nn
 
-from recheck.models.shifted_gem import ShiftedGeM
-from recheck.registry import build
-
-__all__ = ["Average", "AveragePlusMax", "GeM", "Max", "ShiftedGeM", "build_pooling"]
+from recheck.parts import build
 
 
 class Average(nn.Module):
@@ -50,4 +46,4 @@ class GeM(nn.Module):
 
 
 def build_pooling(spec: dict[str, Any]) -> nn.Module:
-    return build(spec, [sys.modules[__name__]], "pooling")
+    return build(spec, "pooling")

@@ -8,43 +8,26 @@ from typing import Any
 
 import jinja2
 
-from recheck.errors import UserError
-from recheck.report.tables import Table
+from recheck.report import citations, results
+from recheck.report.figures import all_figures
+from recheck.report.tables import Table, load
 
-TITLES = {
-    "costs": "What each change costs",
-    "metrics": "Metrics by method",
-    "bars": "Best epoch on test and last epoch",
-    "sweep": "What the setting changes",
-    "ranks": "Our order and the published one",
-    "generalisation": "Training images and unseen ones",
-    "thresholds": "Up to which distance to believe a neighbour",
-    "matches": "Distances of right and wrong neighbours",
-    "reliability": "How far each class can be relied on",
-    "gallery": "What is retrieved",
-    "recall": "Recall at k",
-    "curves": "Training curves",
-    "distances": "Distances between images",
-    "map": "Map of the test embeddings",
-}
 # A vector drawing stays sharp at every zoom; beyond this size it is mostly pixels anyway, and the PNG is smaller.
 LARGEST_SVG = 300_000
 MEDIA = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv", ".tex": "text/x-tex", ".md": "text/markdown"}
+MEDIA[".bib"] = "text/x-bibtex"
 
 
 @dataclass(frozen=True)
-class Figure:
-    """An image on the page: ``alt`` says what it shows to who cannot see it, ``caption`` how to read it."""
+class Picture:
+    """An image on the page: ``alt`` describes it for readers who cannot see it, ``caption`` says how to read it."""
 
     kind: str
+    title: str
     png: str | Path
     svg: str | Path
     caption: str
     alt: str
-
-    @property
-    def title(self) -> str:
-        return TITLES.get(self.kind, self.kind)
 
     @property
     def source(self) -> str:
@@ -58,7 +41,7 @@ class Section:
 
     dataset: str
     table: Table
-    figures: Sequence[Figure]
+    figures: Sequence[Picture]
     headline: str = ""
 
     @property
@@ -76,14 +59,40 @@ def data_uri(content: bytes, suffix: str) -> str:
     return f"data:{MEDIA[suffix]};base64,{base64.b64encode(content).decode()}"
 
 
-def caption(path: str | Path, **wildcards: str) -> str:
-    """A caption of ``snakemake --report``, filled in as Snakemake would, in one line."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing: restore it from the repository.") from None
-    template = jinja2.Template(text, undefined=jinja2.StrictUndefined)
-    return " ".join(template.render(snakemake={"wildcards": wildcards}).split())
+def make(
+    facts: Mapping[str, Any],
+    table_files: Iterable[str | Path],
+    figure_files: Iterable[str | Path],
+    run_files: Iterable[str | Path],
+) -> str:
+    """The page of a study from its facts, its ``table.json`` files, figures (.png and .svg) and run records."""
+    drawn = {Path(path).name: path for path in figure_files}
+    tables = {table.dataset: table for table in map(load, table_files)}
+    labels = {row: label for table in tables.values() for row, label in table.labels.items()}
+    order = {row: place for place, row in enumerate(labels)}
+    runs = results.read_runs(run_files)
+    runs.sort(key=lambda run: (run["dataset"], order.get(run["method"], len(order)), run["seed"], run["fold"]))
+    return render(
+        study=facts["study"],
+        title=facts["title"],
+        description=facts["description"],
+        sections=[_section(tables[dataset], drawn) for dataset in facts["datasets"]],
+        runs=runs,
+        labels=labels,
+        rows=facts["rows"],
+        command=facts["command"],
+    )
+
+
+def _section(table: Table, drawn: Mapping[str, str | Path]) -> Section:
+    dataset, pictures = table.dataset, []
+    for name, figure in all_figures().items():
+        png, svg = (drawn.get(f"{dataset}_{name}.{suffix}") for suffix in ("png", "svg"))
+        if png and svg:
+            summed = f" {table.headline}" if name in ("metrics", "sweep") and table.headline else ""
+            alt = f"{figure.title} on {dataset}.{summed} The caption below says how to read it."
+            pictures.append(Picture(name, figure.title, png, svg, figure.caption.format(dataset=dataset), alt))
+    return Section(dataset, table, pictures, table.headline)
 
 
 def render(
@@ -95,6 +104,7 @@ def render(
     runs: Sequence[Mapping[str, Any]],
     labels: Mapping[str, str],
     command: str,
+    rows: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page as text. The same inputs give the same page: there is no date in it but those of the runs."""
     environment = jinja2.Environment(
@@ -112,6 +122,12 @@ def render(
         runs=[_record(run, labels) for run in runs],
         versions=versions(runs),
         devices=sorted({str(run["device"]) for run in runs if run.get("device")}),
+        methods=[
+            {**row, "reference": citations.reference(row["paper"]) if row["paper"] else ""}
+            for row in rows
+            if row["family"]
+        ],
+        bibtex=data_uri(citations.bibtex(rows).encode(), ".bib"),
         total=duration(sum(run.get("wall_seconds") or 0 for run in runs)),
         command=command,
     )

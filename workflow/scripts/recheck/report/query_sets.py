@@ -3,15 +3,22 @@
 Seen is always solid and unseen always dashed.
 """
 
+from __future__ import annotations
+
 import math
 import textwrap
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.lines import Line2D
 
 from recheck.evaluation.query_sets import QuerySet
-from recheck.report.style import VIEW_STYLES
+from recheck.names import QUERY_VIEWS
+from recheck.report.figures import Facts, Figure
+from recheck.report.style import VIEW_STYLES, legend_line
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 DASHED = (0, (4, 2))
 LOOKS = {"seen_queries": {**VIEW_STYLES[0], "ls": "-"}, "unseen_queries": {**VIEW_STYLES[1], "ls": DASHED}}
@@ -21,6 +28,15 @@ COMPARABLE = 8
 
 Sets = Mapping[str, Mapping[str, QuerySet]]
 """By method and by one of ``LOOKS``; either may be missing where nothing was measured yet."""
+
+
+class QueryFigure(Figure):
+    """A figure of what each row finds for both sets of queries, with its first seed."""
+
+    needs = ("embeddings", "index", "split")
+
+    def applies(self, facts: Facts) -> bool:
+        return super().applies(facts) and facts["scope"] == "all" and QUERY_VIEWS[0] in facts["views"]
 
 
 def measured(sets: Sets, labels: Mapping[str, str]) -> dict[str, dict[str, QuerySet]]:
@@ -40,7 +56,7 @@ def title(name: str) -> str:
 def set_handles(sets: Sets, colour: str | None = None) -> list[Line2D]:
     """What solid and dashed mean, in one colour or in the sets' own."""
     looks = {name: {"color": colour or LOOKS[name]["color"], "ls": LOOKS[name]["ls"]} for name in names(sets)}
-    return [Line2D([], [], lw=1.4, label=title(name), **look) for name, look in looks.items()]
+    return [legend_line(lw=1.4, label=title(name), **look) for name, look in looks.items()]
 
 
 def limits(sets: Sets) -> tuple[dict[str, tuple[float, float]], bool]:

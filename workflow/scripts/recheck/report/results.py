@@ -13,18 +13,17 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from recheck.config import resolve
 from recheck.data.splits import searched
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.views import concatenated
 from recheck.files import read_json
-from recheck.names import QUERY_VIEWS, RELEASED
+from recheck.names import QUERY_VIEWS
 
 PLACE = re.compile(
     r"(?:^|/)(?P<study>[^/]+)/(?P<dataset>[^/]+)/(?P<method>[^/]+)/seed(?P<seed>\d+)/(?:fold(?P<fold>\d+)/)?(?P<name>[^/]+)$"
 )
-EVALUATION_COLUMNS = ["dataset", "method", "seed", "view", "dim", "metric", "value", "failed"]
+EVALUATION_COLUMNS = ["dataset", "method", "seed", "view", "dim", "metric", "value"]
 FOLD_COLUMNS = ["dataset", "method", "seed", "view", "fold", "metric", "value"]
 CONFIDENCE = 0.95
 
@@ -53,19 +52,12 @@ def place(path: str | Path) -> Place:
 
 
 def read_evaluations(paths: Iterable[str | Path]) -> pd.DataFrame:
-    """One row a metric of a view of a seed, values as fractions.
-
-    An evaluation that says ``failed`` (with a reason) instead of metrics is kept as a row without a metric, so that
-    a table can tell a failed run from one that was never started.
-    """
+    """One row per metric of a view of a seed, values as fractions."""
     rows = []
     for path in paths:
         where, found = place(path), _object(path)
         key = [where.dataset, where.method, where.seed, found.get("view", Path(where.name).stem), found.get("dim")]
-        if "failed" in found:
-            rows.append([*key, None, np.nan, True])
-        else:
-            rows += [[*key, metric, float(value), False] for metric, value in _metrics(path, found).items()]
+        rows += [[*key, metric, float(value)] for metric, value in _metrics(path, found).items()]
     return pd.DataFrame(rows, columns=EVALUATION_COLUMNS)
 
 
@@ -104,10 +96,9 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> float:
 
 def complete(evaluations: pd.DataFrame, views: Sequence[str]) -> pd.DataFrame:
     """Without the seeds that lack a view, as while a study is running: all views of a row are over the same seeds."""
-    failed = evaluations["failed"].astype(bool)
     keys = ["dataset", "method", "seed"]
-    there = evaluations[~failed].groupby(keys)["view"].transform(lambda own: set(views) <= set(own))
-    return evaluations[failed | there.reindex(evaluations.index, fill_value=False).astype(bool)]
+    whole = evaluations.groupby(keys)["view"].transform(lambda own: set(views) <= set(own))
+    return evaluations[whole.astype(bool)]
 
 
 def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:
@@ -115,15 +106,33 @@ def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:
     key = ["dataset", "method", "view", "metric"]
     rows = [
         [*group, interval(part["value"]), part["value"].mean(), part["seed"].nunique(), part["dim"].max()]
-        for group, part in evaluations[~evaluations["failed"].astype(bool)].groupby(key, sort=False)
+        for group, part in evaluations.groupby(key, sort=False)
     ]
     return pd.DataFrame(rows, columns=[*key, "interval", "mean", "seeds", "dim"])
 
 
-def failures(evaluations: pd.DataFrame) -> set[tuple[str, str, str]]:
-    """The (dataset, method, view) of which at least one seed failed."""
-    failed = evaluations[evaluations["failed"].astype(bool)]
-    return set(failed[["dataset", "method", "view"]].itertuples(index=False, name=None))
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed for good: in which rule, and the reason in one line; ``fold`` is None for all folds."""
+
+    method: str
+    seed: int
+    fold: int | None
+    rule: str
+    reason: str
+
+    @property
+    def where(self) -> str:
+        return ", ".join([f"seed {self.seed}", *([] if self.fold is None else [f"fold {self.fold}"]), self.rule])
+
+
+def read_failures(paths: Iterable[str | Path]) -> list[Failure]:
+    """What the files ``<rule>.failed`` beside the logs say."""
+    failures = []
+    for path in map(Path, paths):
+        where, reason = place(path), " ".join(path.read_text(encoding="utf-8").split())
+        failures.append(Failure(where.method, where.seed, where.fold, path.stem, reason))
+    return failures
 
 
 def best_method(summary: pd.DataFrame, metric: str, view: str, exclude: Iterable[str] = ()) -> str | None:
@@ -252,9 +261,3 @@ def split_facts(split: Mapping[str, Any], index: pd.DataFrame) -> dict[str, Any]
         "train_images": round(float(np.mean([len(fold) for fold in train]))),
         "train_classes": round(float(np.mean([len(np.unique(labels[fold])) if fold else 0 for fold in train]))),
     }
-
-
-def untrained_method(study: Mapping[str, Any], dataset: str) -> str | None:
-    """The row that every other is held against: the first method that trains for no epoch at all."""
-    trained_here = [key for key in study["methods"] if not key.endswith(RELEASED)]
-    return next((key for key in trained_here if not resolve(study, dataset, key)["schedule"]["epochs"]), None)

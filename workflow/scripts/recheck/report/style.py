@@ -1,18 +1,23 @@
-"""How the figures look, and how they are saved: the same bytes for the same data, readable without colour."""
+"""How the figures look, and how they are saved: the same bytes for the same data, readable without colour.
+
+Snakemake imports the figures while it reads the workflow, so matplotlib is imported where something is drawn.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from recheck.files import atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 # Okabe and Ito's palette, without its yellow, which is too faint on white.
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -55,9 +60,15 @@ DPI = 150
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def styled() -> Iterator[ModuleType]:
+    """Yield pyplot with the settings of all figures, drawing to files only."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     with matplotlib.rc_context(SETTINGS):
-        yield
+        yield plt
 
 
 def series(position: int) -> dict[str, object]:
@@ -84,8 +95,29 @@ def striped(axis: Axes, rows: int) -> None:
     axis.tick_params(axis="y", length=0)
 
 
+def legend_line(**look: object) -> Line2D:
+    """A line or marker for a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **look)
+
+
+def legend_patch(**look: object) -> Patch:
+    """A filled or outlined area for a legend."""
+    from matplotlib.patches import Patch
+
+    return Patch(**look)
+
+
+def plain(value: float, _: int) -> str:
+    """A tick's number without trailing zeros or powers of ten."""
+    return f"{value:g}"
+
+
 def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
-    """Write both files whole, without dates or version strings in them; returns the figure for who wants to look."""
+    """Write both files atomically, without dates or version strings; return the figure for tests."""
+    import matplotlib.pyplot as plt
+
     with atomic(png) as temporary:
         figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
     with atomic(svg) as temporary:
@@ -96,7 +128,7 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
 
 def note(sentence: str, png: str | Path, svg: str | Path) -> Figure:
     """A figure that says why there is nothing to draw, so that a study without it still completes."""
-    with styled():
+    with styled() as plt:
         figure = plt.figure(figsize=(7, 1.2))
         figure.text(0.5, 0.5, sentence, ha="center", va="center", color=GREY)
         return save(figure, png, svg)

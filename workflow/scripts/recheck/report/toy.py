@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from recheck.errors import UserError
 from recheck.evaluation.metrics import evaluate
 from recheck.report import page as pages
-from recheck.report.style import COLOURS, FAINT, INK, MARKERS, plt, save, styled
+from recheck.report.style import COLOURS, FAINT, INK, MARKERS, legend_line, save, styled
 
 PICTURES = {
     "data": (
@@ -54,7 +54,7 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 
 def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | Path) -> Figure:
     """One of ``PICTURES`` of the runs, by label."""
-    with styled():
+    with styled() as plt:
         if picture == "data":
             figure, axis = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
             first = next(iter(runs.values()))
@@ -86,7 +86,7 @@ def _scatter(axis: Axes, points: np.ndarray, labels: np.ndarray) -> None:
 
 def _circles(labels: np.ndarray) -> list[Line2D]:
     return [
-        Line2D([], [], ls="", marker=MARKERS[number], color=COLOURS[number], ms=6, label=f"circle {label + 1}")
+        legend_line(ls="", marker=MARKERS[number], color=COLOURS[number], ms=6, label=f"circle {label + 1}")
         for number, label in enumerate(np.unique(labels))
     ]
 
@@ -126,6 +126,7 @@ class _Table:
     caption: str
     compares: bool = False
     notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     def html(self) -> str:
         rows = self.frame.set_index(self.frame.columns[0]).map(
@@ -148,18 +149,13 @@ class _Section(pages.Section):
         return [("CSV", f"{self.dataset}.csv", pages.data_uri(self.table.csv().encode(), ".csv"))]
 
 
-@dataclass(frozen=True)
-class _Picture(pages.Figure):
-    @property
-    def title(self) -> str:
-        return PICTURES[self.kind][0]
-
-
 def page(toy: Mapping[str, Any], runs: Mapping[str, Arrays], figure_files: Sequence[str | Path]) -> str:
     """One file with a small table and all pictures, like that of a study."""
     files = {(Path(path).stem, Path(path).suffix): path for path in figure_files}
     figures = [
-        _Picture(kind, files[kind, ".png"], files[kind, ".svg"], text, f"{title}: {', '.join(runs)}. {text}")
+        pages.Picture(
+            kind, title, files[kind, ".png"], files[kind, ".svg"], text, f"{title}: {', '.join(runs)}. {text}"
+        )
         for kind, (title, text) in PICTURES.items()
     ]
     caption = (

@@ -12,14 +12,33 @@ from recheck.errors import UserError, nearest
 from recheck.study.yaml import described, read_yaml
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "schemas"
+# Keys that were renamed. An old word is explained only where the schema knows the new one.
+OLD_WORDS = {
+    "compare_with": "baseline",
+    "fidelities": "variants",
+    "fidelity": "variant",
+    "folds": "members",
+    "from": "method",
+    "includes": "also_build",
+    "published_as": "compare_to",
+    "scheduler": "lr_schedule",
+    "tuned_as": "hyperparameters_of",
+}
 
 
 def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
     """Check against workflow/schemas/<schema_name>.schema.yaml; the first fault becomes one sentence."""
-    schema = _schema(f"{schema_name}.schema.yaml").contents
-    errors = list(Draft202012Validator(schema, registry=Registry(retrieve=_schema)).iter_errors(value))
+    file = f"{schema_name}.schema.yaml"
+    errors = list(Draft202012Validator(_schema(file).contents, registry=_REGISTRY).iter_errors(value))
     if errors:
-        raise UserError(f"{source}: {_sentence(max(errors, key=_telling))}")
+        raise UserError(f"{source}: {_sentence(max(errors, key=_telling), file)}")
+
+
+@cache
+def settings_used_by(part: str | None = None) -> tuple[str, ...]:
+    """The settings of a run that `part` reads (None: all), by the annotation `used_by` of the study's schema."""
+    settings = _schema("study.schema.yaml").contents["$defs"]["settings"]["properties"]
+    return tuple(name for name, schema in settings.items() if part is None or part in schema["used_by"])
 
 
 @cache
@@ -27,20 +46,35 @@ def _schema(file: str) -> Resource:
     return Resource.from_contents(read_yaml(SCHEMAS / file))
 
 
+_REGISTRY = Registry(retrieve=_schema)
+_UNKNOWN_KEY = ("additionalProperties", "unevaluatedProperties")
+
+
 def _telling(error: ValidationError) -> tuple:
     """A misspelt key explains more than the key that is missing because of it."""
-    return error.validator == "additionalProperties", relevance(error)
+    return error.validator in _UNKNOWN_KEY, relevance(error)
 
 
-def _sentence(error: ValidationError) -> str:
+def _known_keys(schema: dict[str, Any], file: str) -> dict[str, Any]:
+    """The properties of a schema, and of those that it refers to."""
+    known = dict(schema.get("properties", {}))
+    if "$ref" in schema:
+        place, _, name = schema["$ref"].rpartition("#/$defs/")
+        known = _known_keys(_schema(place or file).contents["$defs"][name], place or file) | known
+    return known
+
+
+def _sentence(error: ValidationError, file: str) -> str:
     while error.context:
         error = max(error.context, key=_telling)
     key = ".".join(str(part) for part in error.absolute_path)
     inside = f" in '{key}'" if key else ""
-    if error.validator == "additionalProperties":
-        known = error.schema.get("properties", {})
+    if error.validator in _UNKNOWN_KEY:
+        known = _known_keys(error.schema, file)
         unknown = next(name for name in error.instance if name not in known)
-        return f"unknown key '{unknown}'{inside}; {nearest(str(unknown), known)}."
+        return f"unknown key '{unknown}'{inside}{_meant(unknown, known)}."
+    if error.validator == "not":
+        return f"'{key}' can't be set here. {error.schema['description'].rstrip('.')}."
     if error.validator == "required":
         missing = next(name for name in error.validator_value if name not in error.instance)
         return f"key '{missing}' is missing{inside}."
@@ -54,3 +88,12 @@ def _sentence(error: ValidationError) -> str:
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
         return f"the name '{error.instance}'{inside} may only have lower-case letters, digits, '_' and '-'."
     return f"'{key}': {error.message}."
+
+
+def _meant(unknown: str, known: dict[str, Any]) -> str:
+    new = OLD_WORDS.get(unknown)
+    if new not in known:
+        return f"; {nearest(str(unknown), known)}"
+    if unknown == "from":
+        return ": it is gone. A row names its method, as in 'method: angular'"
+    return f": it is now '{new}'"

@@ -27,11 +27,10 @@ from recheck.methods.optimisers import build_optimisers, build_schedulers
 from recheck.methods.relabelling import training_labels
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.passes import draw_pass
-from recheck.models import projector
 from recheck.models.embedding import EmbeddingModel
 from recheck.names import watched_metrics
+from recheck.parts import build
 from recheck.progress import Progress
-from recheck.registry import build
 from recheck.training.checkpoint import StateFile
 from recheck.training.device import PRECISIONS, autocast
 from recheck.training.history import Events, Row
@@ -131,7 +130,7 @@ class Run:
         self.sampler = build_sampler(configuration["sampler"], self.train_labels, above)
         self.projector, dim = None, self.model.dim
         if spec := configuration["model"].get("projector"):
-            self.projector = build(spec, [projector], "projector", features=dim).to(self.device)
+            self.projector = build(spec, "projector", features=dim).to(self.device)
             dim = getattr(self.projector, "dim", spec.get("dim"))
             if dim is None:
                 raise UserError("'model.projector' has no 'dim', the size of its output.")

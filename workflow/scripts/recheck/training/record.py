@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from recheck.config import own_files
 from recheck.data.packed import read_about
 from recheck.files import fingerprint, sha256
+from recheck.parts import own_files
 
 PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy")
 

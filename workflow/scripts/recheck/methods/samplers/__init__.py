@@ -6,42 +6,20 @@ schedule's business. A sampler whose pass depends on those before it also has ``
 ``generator_of(n)`` is the generator of pass n.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from recheck.errors import UserError
-from recheck.methods.samplers.balanced_classes import BalancedClasses
-from recheck.methods.samplers.balanced_rounds import BalancedRounds
-from recheck.methods.samplers.episodes import Episodes
-from recheck.methods.samplers.hierarchical import Hierarchical
-from recheck.methods.samplers.m_per_class import MPerClass
-from recheck.methods.samplers.pairs import Pairs
 from recheck.methods.samplers.passes import draw_pass
-from recheck.methods.samplers.random_class_groups import RandomClassGroups
-from recheck.methods.samplers.shuffled import Shuffled
-from recheck.registry import build, takes
-
-__all__ = [
-    "BalancedClasses",
-    "BalancedRounds",
-    "Episodes",
-    "Hierarchical",
-    "MPerClass",
-    "Pairs",
-    "RandomClassGroups",
-    "Shuffled",
-]
-Sampler = BalancedClasses | BalancedRounds | Episodes | Hierarchical | MPerClass | Pairs | RandomClassGroups | Shuffled
+from recheck.parts import build, takes
 
 
-def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.ndarray | None = None) -> Sampler:
+def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.ndarray | None = None) -> Any:
     """``super_labels`` are for samplers that ask for them, and for these every training image must have one."""
-    modules = [sys.modules[__name__]]
-    if takes(spec, "super_labels", modules, "sampler") and (super_labels is None or "" in super_labels):
+    if takes(spec, "sampler", "super_labels") and (super_labels is None or "" in super_labels):
         raise UserError(f"sampler '{spec['class']}' needs a super-label of every training image: images.csv has none.")
-    sampler = build(spec, modules, "sampler", labels=labels, super_labels=super_labels)
+    sampler = build(spec, "sampler", labels=labels, super_labels=super_labels)
     if not draw_pass(sampler, 0, np.random.RandomState):
         raise UserError(f"sampler: {len(labels)} training images do not fill one batch of {spec['batch']}.")
     return sampler

@@ -1,33 +1,31 @@
-"""Batches of m images a class: pytorch-metric-learning's sampler, drawn from a generator of the run's own."""
+"""Batches of m images a class, as pytorch-metric-learning's sampler draws them."""
 
 import numpy as np
-from pytorch_metric_learning.utils import common_functions
 
 from recheck.errors import UserError
-from recheck.imports import alone
 from recheck.methods.samplers.batches import cut
-
-library = alone("pytorch_metric_learning.samplers.m_per_class_sampler")
+from recheck.methods.samplers.classes import choose, counted, positions_by_class
 
 
 class MPerClass:
-    """``per_class`` images of each class in shuffled rounds, cut into batches (pytorch-metric-learning's sampler).
+    """``per_class`` images of each class in shuffled rounds, cut into batches.
 
-    ``length`` images are drawn before the list is made anew; a batch may straddle two rounds.
+    A pass has as many whole rounds as fit into ``length`` images, at least one; a batch may straddle two rounds. Draws
+    are those of pytorch-metric-learning's ``MPerClassSampler``, which always takes them from a generator of its own.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, per_class: int, length: int):
+        counted("MPerClass", batch=batch, per_class=per_class, length=length)
         if length < batch:
             raise UserError(f"sampler: 'length' {length} is smaller than 'batch' {batch}; a pass must hold a batch.")
-        self.batch = batch
-        self.sampler = library.MPerClassSampler(labels, per_class, batch_size=None, length_before_new_iter=length)
+        self.batch, self.per_class = batch, per_class
+        self.classes = positions_by_class(labels)
+        self.rounds = max(1, length // (per_class * len(self.classes)))
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:
-        # The library shuffles its own list of labels in place: start from the same order each time.
-        self.sampler.labels.sort()
-        shared, common_functions.NUMPY_RANDOM = common_functions.NUMPY_RANDOM, generator
-        try:
-            positions = [int(position) for position in self.sampler]
-        finally:
-            common_functions.NUMPY_RANDOM = shared
+        order, positions = list(range(len(self.classes))), []
+        for _ in range(self.rounds):
+            generator.shuffle(order)
+            for number in order:
+                positions += choose(self.classes[number], self.per_class, generator)
         return cut(positions, self.batch)

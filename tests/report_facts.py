@@ -1,0 +1,57 @@
+"""The facts that rules hand to tables and figures, written by hand for tests."""
+
+
+def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
+    """Facts of a study with these rows (name -> label); ``quoted`` are documents: dataset -> row -> view -> metric."""
+    rows = [
+        {
+            "name": name,
+            "label": label,
+            "seeds": 1 if name in released else seeds,
+            "released": name in released,
+            "trained": name not in ("pretrained", *released),
+            "compare_to": name,
+            "family": None,
+            "paper": None,
+            "reduction": None,
+            "normalise": True,
+            "calibration": "fixed",
+        }
+        for name, label in labels.items()
+    ]
+    dataset = changes.get("dataset", "emoji")
+    return {
+        "study": "quick",
+        "title": "Quick",
+        "description": "",
+        "command": "snakemake --cores all quick",
+        "scope": "all",
+        "dataset": dataset,
+        "views": ["concatenated", "separated"],
+        "metrics": ["P@1", "MAP@R"],
+        "lead_metric": "MAP@R",
+        "rows": rows,
+        "reference": "pretrained" if "pretrained" in labels else None,
+        "baseline": None,
+        "backbone": "",
+        "scale": "",
+        "show_size": False,
+        "selection_column": None,
+        "generalisation_columns": None,
+        "distances": "test",
+        "normalise": True,
+        "sweep": None,
+        "published": [of_dataset(document, dataset) for document in quoted],
+        "measured": [] if changes.get("scope") == "published" else list(labels),
+        **changes,
+    }
+
+
+def of_dataset(document, dataset):
+    """A published document as the facts of one dataset have it."""
+    return {
+        "source": document["source"],
+        "approximate": document.get("approximate", False),
+        "values": document["values"].get(dataset, {}),
+        "notes": document.get("notes", {}).get(dataset, {}),
+    }

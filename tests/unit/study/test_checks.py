@@ -1,0 +1,137 @@
+"""A mistake in a study is one sentence that names the file, the row or key, and what to do."""
+
+import pytest
+from studies import TEXT, changed, own_study
+
+from recheck.errors import UserError
+
+MINER = "miner: {class: MultiSimilarityMiner, epsilon: 0.1}"
+LOSS = "loss: {class: TripletMarginLoss, margin: 0.1}"
+SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
+VIEWS = "views: [concatenated, separated]"
+TEST = "selection: {role: test, metric: R@1}"
+TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("seeds: [0]", "sedes: [0]", "unknown key 'sedes'; did you mean 'seeds'?"),
+        ("seeds: [0]", "seeds: [zero]", "'seeds.0' must be of type integer, found str 'zero'"),
+        ("seeds: [0]", "seeds: [0, 0]", "'seeds'"),
+        ("seeds: [0]\n", "", "key 'seeds' is missing"),
+        ("evaluate_every: 1", "evaluate_evry: 1", "unknown key 'evaluate_evry' in 'protocol.schedule'"),
+        ("- center_crop:", "- centre_crop:", "unknown key 'centre_crop' in 'protocol.transforms.eval.0'; did you mean"),
+        ("{size: 64}", "{side: 64}", "unknown key 'side' in 'protocol.transforms.eval.0.center_crop'; did you mean"),
+        ("{size: 64}", "{}", "key 'size' is missing in 'protocol.transforms.eval.0.center_crop'"),
+        ("scale: [0.5, 1.0]", "scale: 0.5", "'protocol.transforms.train.0.random_resized_crop.scale' must be of type"),
+        ("batch_norm: frozen", "batch_norm: forzen", "did you mean 'frozen'?"),
+        ("metric: MAP@R", "metric: MAP@K", "'selection.metric': There is no metric 'MAP@K': did you mean 'MAP@R'?"),
+        ("table: [P@1, RP, MAP@R]", "table: [P@1, R@64]", "which 'evaluation.metrics' does not compute"),
+        (VIEWS, "views: [concatenate]", "There is no view 'concatenate': did you mean 'concatenated'?"),
+        ("    loss: {class: MultiSimilarityLoss, alpha: 2.0, beta: 50.0, base: 0.5}\n", "", "has no 'loss'"),
+        ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
+        (
+            "label: Triplet\n",
+            "label: Triplet\n    datasets: {cub200: {loss: {margin: 0.2}}}\n",
+            "row 'triplet' has no hyper-parameters for 'emoji', only for cub200: add "
+            "'methods.triplet.datasets.emoji', or set 'datasets.emoji.hyperparameters_of' to one of these",
+        ),
+        (
+            MINER,
+            f"{MINER}\n    sampler: {{per_class: 1}}",
+            "row 'mined': the miner 'MultiSimilarityMiner' looks for images of the same class, but the sampler "
+            "'MPerClass' does not put them into a batch",
+        ),
+        (
+            MINER,
+            f"{MINER}\n    sampler: {{class: Shuffled, batch: 32}}",
+            "but the sampler 'Shuffled' does not put them into a batch",
+        ),
+        (
+            LOSS,
+            "loss: {class: WithinPairLoss, sharpness: 32, loss: {class: TripletMarginLoss}}",
+            "the loss 'WithinPairLoss' needs several views: add 'forward: {class: MultiView, …}'",
+        ),
+        (
+            LOSS,
+            f"loss: {{class: TripletMarginLoss}}\n    {TWO_VIEWS}",
+            "the loss 'TripletMarginLoss' takes one view of an image: put it inside '{class: WithinPairLoss, loss: …}'",
+        ),
+        (MINER, f"{MINER}\n    {TWO_VIEWS}", "a miner can't look at several views"),
+        ("title:", "base: nowhere\ntitle:", "'base' names no other study 'nowhere'"),
+        ("title:", "base: mine\ntitle:", "'base' names no other study 'mine'"),
+        ("title:", "seeds: [1]\ntitle:", "key 'seeds' appears twice"),
+        ("folds: 4}", "fold: 4}", "unknown key 'fold' in 'protocol.split'; did you mean 'folds'?"),
+        (", folds: 4}", "}", "key 'folds' is missing in 'protocol.split'"),
+        ("class_disjoint_folds, folds: 4", "halves_by_super_label", "key 'seed' is missing in 'protocol.split'"),
+        ("class_disjoint_folds, folds: 4", "class_halfs", "did you mean 'class_halves'?"),
+        ("class_disjoint_folds", "class_halves", "'split': The scheme class_halves has no option 'folds'"),
+        ("class_disjoint_folds, folds: 4", "class_halves", "the split scheme class_halves has only train, test; leave"),
+        ("    resize:\n", "    resize: {jpeg: 75}\n", "'transforms.resize' needs either 'shorter', 'exact' or 'fit'"),
+        ("protocol:", "protocol: {", "not valid YAML"),
+        # parts, wherever they stand
+        ("class: TripletMarginLoss", "class: TripletMarginLos", "did you mean 'TripletMarginLoss'?"),
+        ("class: MultiSimilarityMiner", "class: MultiSimMiner", "unknown class 'MultiSimMiner' in 'miner'"),
+        ("class: MPerClass", "class: UserError", "unknown class 'UserError' in 'sampler'"),
+        ("class: Linear,", "class: Liner,", "unknown class 'Liner' in 'model.head'; did you mean 'Linear'?"),
+        ("backbone: {class: Adam,", "backbone: {class: Adaam,", "unknown class 'Adaam' in 'optimisers.backbone'"),
+        ("    batch_norm:", "    pooling: {class: Maxx}\n    batch_norm:", "unknown class 'Maxx' in 'model.pooling'"),
+        (
+            "    batch_norm:",
+            "    projector: {class: LinearProjectr}\n    batch_norm:",
+            "unknown class 'LinearProjectr' in 'model.projector'; did you mean 'LinearProjector'?",
+        ),
+        (LOSS, f"{LOSS}\n    forward: {{class: InTurn, parts: 2}}", "unknown class 'InTurn' in 'forward'"),
+        (LOSS, f"{LOSS}\n    relabel: {{class: MetaClass, count: 6}}", "unknown class 'MetaClass' in 'relabel'"),
+        (LOSS, f"{LOSS}\n    lr_schedule: {{class: StepLr, step_size: 1}}", "unknown class 'StepLr' in 'lr_schedule'"),
+        (LOSS, "loss: {class: TripletMarginLoss, distance: {class: Lp}}", "unknown class 'Lp' in 'loss.distance'"),
+        (
+            LOSS,
+            "loss: {class: ScaledLoss, factor: 1.0, loss: {class: NPairLos}}",
+            "unknown class 'NPairLos' in 'loss.loss'; did you mean 'NPairLoss'?",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_that_names_file_and_key(tmp_path, old, new, sentence):
+    with pytest.raises(UserError) as error:
+        changed(tmp_path, (old, new))
+    assert sentence in str(error.value)
+    assert "mine.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ([(SELECTION, "selection: {role: val, metric: R@1}")], "the view 'best_on_test' needs 'selection: {role: test"),
+        (
+            [("[best_on_test, last_epoch]", "[last_epoch]"), (TEST, "selection: {role: val, metric: R@1}")],
+            "the view 'last_epoch' shows no last epoch if 'selection.role' is 'val'",
+        ),
+        ([(TEST, "selection: {role: train, metric: R@1}")], "'protocol.selection.role' is str 'train'"),
+        ([("R@1}", "R@1, watch: {tset: [R@1]}}")], "'selection.watch' names 'tset', but the split scheme"),
+        ([("R@1}", "R@1, watch: {test: [R1]}}")], "'selection.watch.test': There is no metric 'R1'"),
+        ([("label: Triplet\n", "label: Triplet\n    evaluation: {metrics: [P@1]}\n")], "unknown key 'metrics'"),
+        ([("label: Triplet\n", "label: Triplet\n    relabel: {class: MetaClasses}\n")], "key 'count' is missing"),
+        (
+            [("label: Triplet\n", "label: Triplet\n    forward: {class: InTurns, parts: 3}\n")],
+            "'forward.parts' (3) must divide 'sampler.batch' (32)",
+        ),
+        (
+            [("label: Triplet\n", "label: Triplet\n    schedule: {warm_up: {epoch: 1}}\n")],
+            "unknown key 'epoch' in 'methods.triplet.schedule.warm_up'; did you mean 'epochs'?",
+        ),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_protocol_that_selects_on_test(tmp_path, changes, sentence):
+    text = TEXT.replace(VIEWS, "views: [best_on_test, last_epoch]")
+    if changes[0][0] != SELECTION:
+        text = text.replace(SELECTION, TEST)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    with pytest.raises(UserError) as error:
+        own_study(tmp_path, text)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)

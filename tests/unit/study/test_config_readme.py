@@ -1,0 +1,119 @@
+"""The YAML examples of config/README.md and README.md are read as the workflow reads them."""
+
+import re
+
+import pytest
+from project import ROOT
+from studies import FILES, weights_of
+
+from recheck.data.description import load_dataset
+from recheck.study.checks import check_study
+from recheck.study.compose import Files, compose
+from recheck.study.model import load_study
+from recheck.study.yaml import names_in
+
+CONFIG_README = (ROOT / "config/README.md").read_text(encoding="utf-8")
+KINDS = ("studies", "methods", "datasets")
+FILE = re.compile(rf"# config/({'|'.join(KINDS)})/(\w+)\.yaml\n(.*)", re.DOTALL)
+SECTION = re.compile(r"^(?=##+ )", re.MULTILINE)
+YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# Heading → rows of each study in the section.
+ROWS = {
+    "A minimal study": [["angular", "contrastive_within_pair", "proxy_anchor"]],
+    "Base: changing another study": [["hybrid", "no_expansion", "no_complement"]],
+    "Rows: a method with other settings": [["triplet", "triplet_wide"]],
+    "Sweep: one setting, several values": [["npair_8", "npair_32", "margin_8", "margin_32"]],
+    "Published numbers": [["pca"]],
+    "Released checkpoints": [["ms_within_pair_released"]],
+    "Your own loss": [["triplet", "arcface", "soft_margin"]],
+    "Your own method file": [["triplet", "soft_margin", "soft_margin_warm"]],
+}
+
+
+def examples():
+    """Every section with files: (heading, [(kind, name, text), …])."""
+    for readme in ("config/README.md", "README.md"):
+        for section in SECTION.split((ROOT / readme).read_text(encoding="utf-8")):
+            blocks = [FILE.fullmatch(block) for block in YAML_BLOCK.findall(section)]
+            if files := [block.groups() for block in blocks if block]:
+                yield pytest.param(files, id=section.splitlines()[0].lstrip("# "))
+
+
+def paths_with(folder, files):
+    """Name → path of all files of each kind, those of an example included."""
+    paths = {kind: names_in([ROOT / "config" / kind]) for kind in KINDS}
+    for kind, name, text in files:
+        if name in paths[kind]:
+            # lines for a file that exists: they belong below its key of the same name
+            key = text.partition("\n")[0]
+            text = paths[kind][name].read_text(encoding="utf-8").replace(f"{key}\n", text, 1)
+        path = folder / f"{kind}_{name}.yaml"
+        path.write_text(text, encoding="utf-8")
+        paths[kind][name] = path
+    return paths
+
+
+def read(folder, files):
+    """The studies of an example, each in all of its variants, read and checked."""
+    paths = paths_with(folder, files)
+    known, studies = Files(paths["studies"], paths["methods"]), []
+    for kind, name, _ in files:
+        if kind == "datasets":
+            load_dataset(name, paths["datasets"], "here")
+        if kind != "studies":
+            continue
+        for variant in [None, *compose(name, known)["variants"]]:
+            study = load_study(name, known, with_weights=weights_of, variant=variant)
+            check_study(study)
+            for dataset in study.datasets:
+                load_dataset(dataset, paths["datasets"], study.path)
+        studies.append(load_study(name, known, with_weights=weights_of))
+    return studies
+
+
+def section(heading):
+    return next(param.values[0] for param in examples() if param.id == heading)
+
+
+@pytest.mark.parametrize("files", list(examples()))
+def test_an_example_is_read_without_an_error(files, tmp_path):
+    studies = read(tmp_path, files)
+    assert len(studies) == sum(kind == "studies" for kind, _, _ in files)
+
+
+@pytest.mark.parametrize("heading", ROWS)
+def test_an_example_has_the_rows_that_its_text_names(heading, tmp_path):
+    assert [list(study.rows) for study in read(tmp_path, section(heading))] == ROWS[heading]
+
+
+def test_a_base_hands_on_the_settings_of_its_datasets(tmp_path):
+    (study,) = read(tmp_path, section("Base: changing another study"))
+    base = load_study("contextual_256", FILES, with_weights=weights_of)
+    assert study.datasets == ("cub200", "sop") and study.published is None
+    assert study.run("sop", "hybrid").settings["sampler"] == base.run("sop", "hybrid").settings["sampler"]
+    assert study.run("sop", "hybrid").settings["schedule"]["epochs"] == 40
+    losses = {row: study.run("cub200", row).settings["loss"] for row in study.rows}
+    assert losses["no_complement"] == {**losses["no_expansion"], "variant": 7}
+    weights = ("w_context", "w_contrastive", "w_reg", "target")
+    assert len({tuple(loss[key] for key in weights) for loss in losses.values()}) == 1
+
+
+def test_tuned_values_are_those_of_the_dataset_that_is_named(tmp_path):
+    tuned, mlrc = read(tmp_path, section("Tuned values per dataset, and `hyperparameters_of`"))
+    assert {tuned.run(name, "triplet").settings["loss"]["margin"] for name in tuned.datasets} == {0.096}
+    base = load_study("mlrc", FILES, with_weights=weights_of)
+    assert list(mlrc.rows) == list(base.rows)
+    assert mlrc.run("my_images", "arcface").settings["loss"] == base.run("cub200", "arcface").settings["loss"]
+
+
+def test_a_method_file_brings_its_label_and_paper_to_every_row(tmp_path):
+    (study,) = read(tmp_path, section("Your own method file"))
+    assert study.rows["soft_margin"].label == "Soft margin"
+    assert study.rows["soft_margin_warm"].paper == study.rows["soft_margin"].paper
+    assert study.run("emoji", "soft_margin_warm").settings["loss"]["temperature"] == 0.5
+
+
+def test_no_cell_of_a_table_is_a_paragraph():
+    rows = [line for line in CONFIG_README.splitlines() if line.startswith("|")]
+    assert len(rows) > 100
+    assert [cell for row in rows for cell in row.split("|") if len(cell.strip()) > 200] == []

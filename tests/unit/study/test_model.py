@@ -1,0 +1,202 @@
+"""What the settings of a run resolve to, and which of them a checkpoint, an embedding or a metric depends on."""
+
+import dataclasses
+
+import pytest
+from studies import TEXT, changed, own_study, shipped
+
+from recheck.errors import UserError
+
+TABLE = "table: [P@1, RP, MAP@R]"
+SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
+ON_TEST = (
+    (SELECTION, "selection: {role: test, metric: R@1}"),
+    ("views: [concatenated, separated]", "views: [best_on_test, last_epoch]"),
+)
+
+
+@pytest.fixture
+def study(tmp_path):
+    return own_study(tmp_path)
+
+
+def test_a_layer_changes_only_what_it_names(study, tmp_path):
+    triplet = study.run("emoji", "triplet").settings
+    assert triplet["sampler"] == {"class": "MPerClass", "batch": 32, "per_class": 4, "length": 2560}
+    assert triplet["loss"] == {"class": "TripletMarginLoss", "margin": 0.1}
+    assert study.run("emoji", "arcface").settings["sampler"]["per_class"] == 1
+    assert study.run("emoji", "untrained").settings["model"]["head"] == {"class": "Identity"}
+    tuned = "label: Triplet\n    datasets: {emoji: {loss: {margin: 0.7}, schedule: {patience: 3}}}\n"
+    settings = changed(tmp_path, ("label: Triplet\n", tuned)).run("emoji", "triplet").settings
+    assert settings["loss"] == {"class": "TripletMarginLoss", "margin": 0.7}
+    assert settings["schedule"] == {**triplet["schedule"], "patience": 3}
+
+
+def test_hyperparameters_of_another_dataset(tmp_path):
+    tuned = "datasets: {cub200: {loss: {margin: 0.2}, optimisers: {head: {lr: 0.5}}}}"
+    study = changed(
+        tmp_path,
+        ("classes: {every: 4}", "hyperparameters_of: cub200"),
+        ("label: Triplet\n", f"label: Triplet\n    {tuned}\n"),
+    )
+    triplet = study.run("emoji", "triplet").settings
+    assert triplet["loss"] == {"class": "TripletMarginLoss", "margin": 0.2}
+    assert triplet["optimisers"]["head"] == {"class": "Adam", "lr": 0.5}
+    assert "hyperparameters_of" not in triplet
+    assert study.run("emoji", "arcface").settings["optimisers"]["head"]["lr"] == 1e-3
+
+
+def test_a_sampler_of_another_class_keeps_the_batch_size_unless_it_names_one(tmp_path):
+    loss = "loss: {class: TripletMarginLoss, margin: 0.1}\n"
+    study = changed(tmp_path, (loss, f"{loss}    sampler: {{class: BalancedClasses, per_class: 4, batches: 9}}\n"))
+    assert study.run("emoji", "triplet").training["sampler"] == {
+        "batch": 32,
+        "batches": 9,
+        "class": "BalancedClasses",
+        "per_class": 4,
+    }
+    study = changed(tmp_path, (loss, f"{loss}    sampler: {{class: Shuffled, batch: 8}}\n"))
+    assert study.run("emoji", "triplet").training["sampler"] == {"batch": 8, "class": "Shuffled"}
+
+
+def test_a_scheme_without_folds_has_one(tmp_path):
+    study = changed(
+        tmp_path,
+        ("classes: {every: 4}", "split: {scheme: official}"),
+        (SELECTION, "selection: {also: [P@1, RP]}"),
+    )
+    assert study.split("emoji") == {"scheme": "official"}, "another scheme replaces the whole part"
+    assert study.run("emoji", "triplet").members == 1
+
+
+def test_what_is_only_shown_is_no_setting_of_training(study, tmp_path):
+    other = changed(tmp_path, ("label: Triplet\n", "label: Another name\n"), (TABLE, "table: [RP]"))
+    assert other.run("emoji", "triplet").training == study.run("emoji", "triplet").training
+    assert other.run("emoji", "triplet").evaluation == study.run("emoji", "triplet").evaluation
+
+
+def test_keys_leave_in_one_order_whatever_the_order_of_lines(study, tmp_path):
+    swapped = changed(
+        tmp_path,
+        (
+            "{class: MPerClass, batch: 32, per_class: 4, length: 2560}",
+            "{length: 2560, per_class: 4, batch: 32, class: MPerClass}",
+        ),
+        ("    backbone: {class: Adam, lr: 1e-4}\n", ""),
+        (
+            "    loss: {class: Adam, lr: 1e-2}\n",
+            "    loss: {lr: 1e-2, class: Adam}\n    backbone: {lr: 1e-4, class: Adam}\n",
+        ),
+    )
+    for part in ("training", "embedding", "evaluation", "split", "eval_transforms"):
+        first, second = (repr(getattr(own.run("emoji", "triplet"), part)) for own in (study, swapped))
+        assert first == second, part
+
+
+def test_only_plain_values_leave(study):
+    """Snakemake drops a dataclass as a rerun trigger without a word."""
+
+    def plain(value):
+        if isinstance(value, dict):
+            return (
+                list(value) == sorted(value)
+                and all(type(key) is str for key in value)
+                and all(map(plain, value.values()))
+            )
+        return all(map(plain, value)) if type(value) is list else type(value) in (str, int, float, bool, type(None))
+
+    run = study.run("emoji", "triplet")
+    for part in ("training", "embedding", "evaluation", "split", "eval_transforms", "released"):
+        assert plain(getattr(run, part)), part
+    assert plain(study.classes["emoji"])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        study.name = "other"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.settings = {}
+
+
+def test_seeds_and_methods_of_the_config(tmp_path, study):
+    assert list(own_study(tmp_path, methods=["triplet"]).rows) == ["triplet"]
+    assert own_study(tmp_path, seeds=[3, 4]).rows["triplet"].seeds == (3, 4)
+    assert study.rows["triplet"].seeds == (0,)
+    with pytest.raises(UserError, match="no row 'tripplet'; did you mean 'triplet'"):
+        own_study(tmp_path, methods=["tripplet"])
+    with pytest.raises(UserError, match="no row 'tripplet'; did you mean 'triplet'"):
+        study.run("emoji", "tripplet")
+
+
+def test_a_method_of_a_sweep_stands_for_its_rows():
+    name = "unbiased_tiny_batch_size"
+    assert list(shipped(name, methods=["margin", "npair_8"]).rows) == ["margin_8", "margin_32", "npair_8"]
+    with pytest.raises(UserError, match="no row 'margn'; did you mean 'margin'"):
+        shipped(name, methods=["margn"])
+
+
+def test_the_lines_of_a_sweep_are_those_of_the_rows_that_are_there():
+    study = shipped("unbiased_tiny_batch_size", methods=["margin", "npair_8"])
+    assert list(study.swept().values()) == [[(8.0, "margin_8"), (32.0, "margin_32")], [(8.0, "npair_8")]]
+
+
+def test_a_row_may_plan_fewer_seeds_than_the_study():
+    assert shipped("unbiased").rows["dreml"].seeds == (0,)
+    assert len(shipped("unbiased").rows["triplet"].seeds) == 10
+    assert shipped("mlrc_released", seeds=[3, 4]).rows["ms_within_pair_released"].seeds == (3,)
+
+
+def test_a_study_may_be_selected_on_the_test_set(tmp_path):
+    study = changed(tmp_path, *ON_TEST)
+    run = study.run("emoji", "triplet")
+    assert run.training["selection"] == {"metric": "R@1", "role": "test"}
+    assert run.evaluation["select"] == "R@1"
+    assert "evaluation" not in run.training
+    assert "select" not in study.run("emoji", "untrained").evaluation
+
+
+def test_embedding_training_images_is_no_setting_of_training(tmp_path):
+    plain = changed(tmp_path, *ON_TEST).run("emoji", "triplet")
+    shown = changed(tmp_path, *ON_TEST, (TABLE, f"{TABLE}\n    distances: train")).run("emoji", "triplet")
+    assert plain.embedding == plain.training == shown.training
+    assert shown.embedding == {**plain.training, "distances": "train"}
+    with pytest.raises(UserError, match="distances"):
+        changed(tmp_path, *ON_TEST, (TABLE, f"{TABLE}\n    distances: training"))
+
+
+def test_how_metrics_are_computed_is_a_setting_of_runs_that_look_at_them(tmp_path):
+    raw = (TABLE, f"{TABLE}\n    normalise: false\n    clustering: {{kmeans: scikit-learn}}")
+    run = changed(tmp_path, *ON_TEST, raw).run("emoji", "triplet")
+    assert run.training["evaluation"] == {"normalise": False}
+    assert run.evaluation["normalise"] is False and run.evaluation["clustering"] == {"kmeans": "scikit-learn"}
+    watch = ("{role: test, metric: R@1}", "{role: test, metric: R@1, watch: {train: [NMI]}}")
+    run = changed(tmp_path, *ON_TEST, raw, watch).run("emoji", "triplet")
+    assert run.training["evaluation"] == {"normalise": False, "clustering": {"kmeans": "scikit-learn"}}
+    blind = ("selection: {role: test, metric: R@1}", "selection: {}")
+    shown = ("views: [best_on_test, last_epoch]", "views: [last_epoch]")
+    run = changed(tmp_path, *ON_TEST, raw, shown, blind).run("emoji", "triplet")
+    assert "evaluation" not in run.training and run.evaluation["normalise"] is False
+
+
+def test_a_row_may_be_evaluated_in_another_way(tmp_path):
+    study = changed(tmp_path, ("label: Triplet\n", "label: Triplet\n    evaluation: {normalise: false}\n"))
+    assert study.run("emoji", "triplet").evaluation["normalise"] is False
+    assert "normalise" not in study.run("emoji", "mined").evaluation
+
+
+def test_defaults_are_in_no_ones_settings(study):
+    """Finished runs must stay finished: their settings are compared word by word."""
+    run = study.run("emoji", "triplet")
+    assert set(run.evaluation) == {"metrics", "reduction"}
+    assert set(run.training) == {
+        *("loss", "model", "optimisers", "precision", "sampler", "schedule", "selection", "transforms")
+    }
+
+
+def test_meta_classes_know_the_number_of_members(tmp_path):
+    many = "label: Triplet\n    members: 48\n    relabel: {class: MetaClasses, count: 12}\n"
+    run = changed(tmp_path, ("label: Triplet\n", many)).run("emoji", "triplet")
+    assert run.training["relabel"] == {"class": "MetaClasses", "count": 12, "members": 48}
+    assert run.members == 48
+
+
+def test_the_text_of_these_tests_is_a_whole_study(study):
+    assert list(study.rows) == ["untrained", "triplet", "mined", "arcface"]
+    assert study.title in TEXT

@@ -1,0 +1,35 @@
+"""Strict YAML: numbers as scientists write them, errors that say the line."""
+
+import textwrap
+
+import pytest
+
+from recheck.errors import UserError
+from recheck.study.yaml import names_in, read_yaml
+
+
+def test_scientific_notation_without_a_dot_is_a_number(tmp_path):
+    path = tmp_path / "numbers.yaml"
+    path.write_text("{a: 1e-4, b: -2E+3, c: 1.5e-6, d: e4, e: 10}", encoding="utf-8")
+    assert read_yaml(path) == {"a": 1e-4, "b": -2000.0, "c": 1.5e-6, "d": "e4", "e": 10}
+
+
+def test_errors_say_the_line(tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text(
+        textwrap.dedent("""\
+        title: x
+        seeds: [0
+        other: 1
+    """)
+    )
+    with pytest.raises(UserError, match=r"broken.yaml, line \d"):
+        read_yaml(path)
+
+
+def test_names_are_those_of_the_files_and_an_earlier_folder_wins(tmp_path):
+    for name in ("one/a.yaml", "one/b.yaml", "two/b.yaml", "two/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = names_in([tmp_path / "one", tmp_path / "two"])
+    assert {name: path.parent.name for name, path in found.items()} == {"a": "one", "b": "one"}

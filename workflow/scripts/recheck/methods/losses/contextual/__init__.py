@@ -1,0 +1,1 @@
+"""Losses of *Contextual Similarity Optimization* and of its baselines."""

@@ -1,0 +1,1 @@
+"""Losses of TensorFlow Similarity, for the calibration study."""

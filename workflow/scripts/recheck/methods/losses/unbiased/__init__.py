@@ -1,0 +1,1 @@
+"""Losses of *Unbiased Evaluation of Deep Metric Learning Algorithms*."""

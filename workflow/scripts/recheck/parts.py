@@ -1,0 +1,252 @@
+"""Parts of a run by name: from ``{class: TripletMarginLoss, margin: 0.1}`` to the object, a user's own class too.
+
+Imported while Snakemake parses the workflow, so a part's module is imported only when the part is built.
+"""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from recheck.errors import UserError, nearest
+from recheck.names import WEIGHTS_SUFFIXES
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# kind: module: its classes; transforms are named otherwise in YAML: name: class
+KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
+    "loss": {
+        "recheck.methods.losses.contextual.contextual": ("ContextualLoss",),
+        "recheck.methods.losses.contextual.contrastive": ("WithContrastive",),
+        "recheck.methods.losses.contextual.extra_proxies": ("ExtraProxyAnchorLoss", "ExtraProxyNCALoss"),
+        "recheck.methods.losses.contextual.hybrid": ("HybridLoss",),
+        "recheck.methods.losses.contextual.similarity_regulariser": (
+            "SimilarityRegulariser",
+            "WithSimilarityRegulariser",
+        ),
+        "recheck.methods.losses.contextual.smooth_ap": ("ContextualSmoothAPLoss",),
+        "recheck.methods.losses.contextual.soft_bin_ap": ("SoftBinAPLoss",),
+        "recheck.methods.losses.contextual.sup_ap": ("RoadmapLoss", "SupAPLoss"),
+        "recheck.methods.losses.mlrc.ntxent": ("FlooredNTXentLoss",),
+        "recheck.methods.losses.mlrc.snr": ("UnitSNRContrastiveLoss",),
+        "recheck.methods.losses.mlrc.within_pair": ("WithinPairLoss",),
+        "recheck.methods.losses.tfsim.mined_multi_similarity": ("MinedMultiSimilarityLoss",),
+        "recheck.methods.losses.tfsim.mined_triplet": ("MinedTripletLoss",),
+        "recheck.methods.losses.tfsim.positive_negative": ("PositiveNegativeLoss",),
+        "recheck.methods.losses.tfsim.two_sided_circle": ("TwoSidedCircleLoss",),
+        "recheck.methods.losses.unbiased.angular_pair": ("AngularPairLoss",),
+        "recheck.methods.losses.unbiased.boundary_margin": ("BoundaryMarginLoss",),
+        "recheck.methods.losses.unbiased.discriminative": ("DiscriminativeLoss",),
+        "recheck.methods.losses.unbiased.facility_location": ("FacilityLocationLoss",),
+        "recheck.methods.losses.unbiased.norm_proxy": ("NormProxyLoss",),
+        "recheck.methods.losses.unbiased.npair": ("NPairLoss",),
+        "recheck.methods.losses.unbiased.prototypical": ("PrototypicalLoss",),
+        "recheck.methods.losses.unbiased.proxy_nca": ("ExclusiveProxyNCALoss",),
+        "recheck.methods.losses.unbiased.proxy_triplet": ("ProxyTripletLoss",),
+        "recheck.methods.losses.unbiased.ranked_list": ("UnbiasedRankedListLoss",),
+        "recheck.methods.losses.unbiased.scaled": ("ScaledLoss",),
+        "recheck.methods.losses.unbiased.semihard_triplet": ("SemiHardTripletLoss",),
+        "pytorch_metric_learning.losses": _words(
+            "AngularLoss ArcFaceLoss CircleLoss ContrastiveLoss CosFaceLoss CrossBatchMemory "
+            "DynamicSoftMarginLoss FastAPLoss GeneralizedLiftedStructureLoss HistogramLoss InstanceLoss "
+            "IntraPairVarianceLoss LargeMarginSoftmaxLoss LiftedStructureLoss ManifoldLoss MarginLoss "
+            "MultiSimilarityLoss MultipleLosses NCALoss NPairsLoss NTXentLoss NormalizedSoftmaxLoss "
+            "P2SGradLoss PNPLoss ProxyAnchorLoss ProxyNCALoss RankedListLoss SelfSupervisedLoss "
+            "SignalToNoiseRatioContrastiveLoss SmoothAPLoss SoftTripleLoss SphereFaceLoss "
+            "SubCenterArcFaceLoss SupConLoss ThresholdConsistentMarginLoss TripletMarginLoss TupletMarginLoss "
+            "VICRegLoss"
+        ),
+    },
+    "miner": {
+        "recheck.methods.miners.distance_weighted": ("DistanceWeightedSampler",),
+        "pytorch_metric_learning.miners": _words(
+            "AngularMiner BatchEasyHardMiner BatchHardMiner DistanceWeightedMiner "
+            "EmbeddingsAlreadyPackagedAsTriplets HDCMiner MultiSimilarityMiner PairMarginMiner "
+            "TripletMarginMiner UniformHistogramMiner"
+        ),
+    },
+    "distance": {
+        "recheck.methods.losses.mlrc.shifted_distance": ("ShiftedLpDistance",),
+        "pytorch_metric_learning.distances": _words("CosineSimilarity DotProductSimilarity LpDistance SNRDistance"),
+    },
+    "reducer": {
+        "pytorch_metric_learning.reducers": _words(
+            "AvgNonZeroReducer ClassWeightedReducer DivisorReducer DoNothingReducer MeanReducer "
+            "MultipleReducers PerAnchorReducer SumReducer ThresholdReducer"
+        ),
+    },
+    "regulariser": {
+        "pytorch_metric_learning.regularizers": _words(
+            "CenterInvariantRegularizer LpRegularizer RegularFaceRegularizer SparseCentersRegularizer "
+            "ZeroMeanRegularizer"
+        ),
+    },
+    "sampler": {
+        "recheck.methods.samplers.balanced_classes": ("BalancedClasses",),
+        "recheck.methods.samplers.balanced_rounds": ("BalancedRounds",),
+        "recheck.methods.samplers.episodes": ("Episodes",),
+        "recheck.methods.samplers.hierarchical": ("Hierarchical",),
+        "recheck.methods.samplers.m_per_class": ("MPerClass",),
+        "recheck.methods.samplers.pairs": ("Pairs",),
+        "recheck.methods.samplers.random_class_groups": ("RandomClassGroups",),
+        "recheck.methods.samplers.shuffled": ("Shuffled",),
+    },
+    "forward": {"recheck.methods.forward": ("InTurns", "MultiView", "Single")},
+    "relabel": {"recheck.methods.relabelling": ("MetaClasses",)},
+    "pooling": {
+        "recheck.models.pooling": ("Average", "AveragePlusMax", "GeM", "Max"),
+        "recheck.models.shifted_gem": ("ShiftedGeM",),
+    },
+    "head": {
+        "recheck.models.heads": ("DiscriminativeHead", "Identity", "LayerNormLinear", "Linear", "NormProxyHead"),
+    },
+    "projector": {"recheck.models.projector": ("LinearProjector",)},
+    "optimiser": {
+        "recheck.methods.mxnet_adam": ("MXNetAdam",),
+        "torch.optim": _words(
+            "ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam"
+        ),
+    },
+    "lr_schedule": {
+        "torch.optim.lr_scheduler": _words(
+            "ChainedScheduler ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR "
+            "LambdaLR LinearLR MultiStepLR MultiplicativeLR OneCycleLR PolynomialLR ReduceLROnPlateau "
+            "SequentialLR StepLR"
+        ),
+    },
+    "transform": {
+        "recheck.data.transforms": {
+            "center_crop": "CenterCrop",
+            "horizontal_flip": "HorizontalFlip",
+            "random_crop": "RandomCrop",
+            "random_resized_crop": "RandomResizedCrop",
+            "resize": "Resize",
+        },
+    },
+}
+# arguments whose value is a part, of the kind of the same name
+NESTED = ("distance", "loss", "miner", "reducer")
+OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def names(kind: str | None) -> list[str]:
+    """Every name that a part of this kind (None: of any kind) may have without a colon."""
+    return [name for modules in _modules(kind) for classes in modules.values() for name in classes]
+
+
+def check(spec: Any, kind: str | None, source: str, key: str | None = None) -> None:
+    """Refuse a part, or one nested in it, that can't be built. Nothing is imported; ``key`` is the part's place."""
+    key = key or kind
+    if not isinstance(spec, dict) or not isinstance(spec.get("class"), str):
+        raise UserError(f"{source}: '{key}' must be a part such as {{class: …}}, found {spec!r:.80}.")
+    name, is_own = spec["class"], OWN.fullmatch(spec["class"])
+    if not is_own and name not in names(kind):
+        raise UserError(
+            f"{source}: unknown class '{name}' in '{key}'; {nearest(name, names(kind))}, or 'module:Class'."
+        )
+    for argument, value in spec.items():
+        # the arguments of a user's own class may be anything
+        expected = _kind_of(argument) is not None and value is not None and not is_own
+        if expected or _is_part(value):
+            check(value, _kind_of(argument), source, f"{key}.{argument}")
+
+
+def build(spec: dict[str, Any], kind: str | None, what: str | None = None, **context: Any) -> Any:
+    """Make the object a part describes.
+
+    Arguments that only the run knows (``num_classes``, ``embedding_size``, …) are passed where the class asks for
+    them and the part does not set them. A nested part (a distance, a reducer, a regulariser) is built first.
+    """
+    what = what or kind
+    cls = find(spec["class"], kind, what)
+    arguments = {
+        key: build(value, _kind_of(key), key, **context) if _is_part(value) else value
+        for key, value in spec.items()
+        if key != "class"
+    }
+    accepted = _accepted(cls)
+    for key in arguments:
+        if key not in accepted:
+            raise UserError(f"{what} '{spec['class']}' has no argument '{key}'; {nearest(key, accepted)}.")
+    filled = {key: value for key, value in context.items() if key in accepted and key not in arguments}
+    try:
+        return cls(**arguments, **filled)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UserError(f"{what} '{spec['class']}' refuses its arguments {arguments}: {error}.") from error
+
+
+def takes(spec: dict[str, Any], kind: str, argument: str) -> bool:
+    """Whether the class that a part names has an argument of that name."""
+    return argument in _accepted(find(spec["class"], kind))
+
+
+def find(name: str, kind: str | None, what: str | None = None) -> Any:
+    """The class that a name of this kind, or ``module:Class``, stands for."""
+    if ":" in name:
+        return load(name, what or kind)
+    for modules in _modules(kind):
+        for module, classes in modules.items():
+            if name in classes:
+                return getattr(importlib.import_module(module), classes[name] if isinstance(classes, dict) else name)
+    raise UserError(f"Unknown {what or kind} '{name}'; {nearest(name, names(kind))}, or 'module:Class'.")
+
+
+def load(name: str, what: str) -> Any:
+    """What ``module:attribute`` names; the module is a file beside the Snakefile, or installed."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module_name and not module_name.startswith(f"{error.name}."):
+            raise
+        raise UserError(
+            f"{what} '{name}': no module '{error.name}' can be imported; put {error.name}.py beside the Snakefile."
+        ) from None
+    except AttributeError:
+        raise UserError(f"{what} '{name}': module '{module_name}' has no '{attribute}'.") from None
+
+
+def own_files(configuration: Any) -> list[str]:
+    """A user's files that a configuration names: the modules of its ``module:Class`` and its weights.
+
+    An edit there is another run.
+    """
+    if isinstance(configuration, (dict, list)):
+        values = configuration.values() if isinstance(configuration, dict) else configuration
+        return sorted({file for value in values for file in own_files(value)})
+    if not isinstance(configuration, str):
+        return []
+    path = Path(configuration)
+    if OWN.fullmatch(configuration):
+        path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
+    return [str(path)] if path.suffix in (".py", *WEIGHTS_SUFFIXES) and path.is_file() else []
+
+
+def _modules(kind: str | None) -> list[dict[str, tuple[str, ...] | dict[str, str]]]:
+    return list(KINDS.values()) if kind is None else [KINDS[kind]]
+
+
+def _kind_of(argument: str) -> str | None:
+    """The kind of the part that an argument takes; None if its name does not tell."""
+    if str(argument).endswith("regularizer"):
+        return "regulariser"
+    return argument if argument in NESTED else None
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, dict) and "class" in value
+
+
+def _accepted(cls: Any) -> set[str]:
+    """Names of a class's arguments, those it hands on to its parents (``**kwargs``) included."""
+    names: set[str] = set()
+    for parent in inspect.getmro(cls) if inspect.isclass(cls) else (cls,):
+        parameters = inspect.signature(parent).parameters.values()
+        names.update(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+            break
+    return names

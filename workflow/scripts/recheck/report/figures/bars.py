@@ -1,0 +1,171 @@
+"""Bars of every method: the epoch that is best on test beside the last one, and what was published around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recheck.names import BEST_ON_TEST, view_title
+from recheck.report.figures import Facts, Figure, quoted
+from recheck.report.numbers import quote
+from recheck.report.style import BLUE, INK, SKY, legend_line, legend_patch, note, save, striped, styled
+
+if TYPE_CHECKING:
+    from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Patch, Series
+
+PANELS = 2
+# Of the first and the second view: where in a method's row, how high, how it is filled.
+PLACES = ({"y": -0.14, "height": 0.38, "color": BLUE}, {"y": 0.28, "height": 0.22, "color": SKY})
+# Around a bar, so that it can be seen where both are equally long.
+OUTLINE = 0.07
+# The part of a panel's width that a character of the numbers takes, and what is left free beside them.
+CHARACTER, FREE = 0.0167, 0.03
+DOUBT = "*"
+
+
+def draw(
+    table: DataFrame, *, views: Sequence[str], metrics: Sequence[str], png: str | Path, svg: str | Path
+) -> Drawing:
+    """One panel a metric and one row a method that has any value, from the frame of a table.
+
+    The axis starts at 0, where bars have to; the numbers tell small differences.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    views = list(views)[: len(PLACES)]
+    table = table[table["view"].isin(views) & table["metric"].isin(metrics)]
+    there = table["mean"].notna() | table["published"].notna()
+    labels = dict(table[there].drop_duplicates("method")[["method", "label"]].itertuples(index=False, name=None))
+    if not labels:
+        return note("There is no value to draw a bar of.", png, svg)
+    metrics = [metric for metric in metrics if there[table["metric"] == metric].any()]
+    measured = bool(table["mean"].notna().any())
+    views = [view for view in views if there[table["view"] == view].any()]
+    places = dict(zip(views, PLACES if len(views) > 1 else [{**PLACES[0], "y": 0}], strict=True))
+    with styled() as plt:
+        figure, axes = plt.subplots(
+            1,
+            len(metrics),
+            figsize=(1.9 + 3.4 * len(metrics), 1.5 + 0.4 * len(labels)),
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
+        texts: dict[tuple[str, str], str] = {}
+        for axis, metric in zip(axes[0], metrics, strict=True):
+            own = table[table["metric"] == metric].set_index(["method", "view"])
+            for row, method in enumerate(labels):
+                for view, place in places.items():
+                    _bar(axis, own.loc[(method, view)], row + place["y"], place)
+                first = own.loc[(method, views[0])]
+                texts[method, metric] = _numbers(first)
+                place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 5}
+                axis.annotate(texts[method, metric], (_end(first), row + places[views[0]]["y"]), **place)
+            rooms = {method: 1 - FREE - CHARACTER * len(texts[method, metric]) for method in labels}
+            axis.set(title=metric, xlabel="percent")
+            axis.set_xlim(
+                0, max(1, *(_end(row) / rooms[method] for (method, _), row in own.iterrows() if method in rooms))
+            )
+            axis.set_xticks([tick for tick in MaxNLocator(5).tick_values(*axis.get_xlim()) if 0 <= tick <= 100])
+            striped(axis, len(labels))
+        axes[0, 0].set_yticks(range(len(labels)), list(labels.values()))
+        handles = _handles(table, places)
+        doubt = f"{DOUBT} published value that is doubtful or not comparable: the notes below the table say why"
+        doubtful = any(DOUBT in text for text in texts.values())
+        figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=min(3, len(handles)),
+            title=doubt if doubtful else None,
+            title_fontsize=8.5,
+            labelspacing=0.7,
+        )
+        if not measured:
+            title = "Published values, quoted: nothing was measured here"
+            figure.suptitle(title, fontsize=11, fontweight="bold")
+        return save(figure, png, svg)
+
+
+def _bar(axis: Axes, row: Series, y: float, place: Mapping) -> None:
+    """A view of a method: our bar with its interval, the first published value around it, the others across it."""
+    if not np.isnan(row["mean"]):
+        axis.barh(y, row["mean"], place["height"], color=place["color"], zorder=2)
+        if not np.isnan(row["interval"]):
+            # a share can't be outside 0–100 %, however wide the interval of few seeds is
+            inside = [[min(row["interval"], row["mean"])], [min(row["interval"], 100 - row["mean"])]]
+            axis.errorbar(row["mean"], y, xerr=inside, color=INK, capsize=2, lw=1, zorder=4)
+    high = place["height"] + OUTLINE
+    first, *others = dict.fromkeys(value for value in row["quotes"] if not np.isnan(value)) or [np.nan]
+    if not np.isnan(first):
+        colour = INK if not np.isnan(row["mean"]) else place["color"]
+        axis.barh(y, first, high, fill=False, edgecolor=colour, lw=1.1, zorder=3)
+    for other in others:
+        axis.plot([other, other], [y - high / 2, y + high / 2], color=INK, lw=1.6, zorder=3)
+
+
+def _numbers(row: Series) -> str:
+    """Our value, and what was published in brackets; alone, without them."""
+    texts = {
+        quote(value, approximate) + DOUBT * bool(doubt): None
+        for value, approximate, doubt in zip(row["quotes"], row["approximate"], row["notes"], strict=True)
+        if not np.isnan(value)
+    }
+    published = ", ".join(texts)
+    if np.isnan(row["mean"]):
+        return published
+    return f"{row['mean']:.2f}" + (f" ({published})" if published else "")
+
+
+def _end(row: Series) -> float:
+    """How far to the right a view of a method is drawn; 0 if nothing is."""
+    ends = [0.0, row["mean"] + np.nan_to_num(row["interval"]), *row["quotes"]]
+    return float(np.nanmax(ends))
+
+
+def _handles(table: DataFrame, places: Mapping[str, Mapping]) -> list[Patch | Line2D]:
+    """What is drawn and nothing else."""
+    handles: list[Patch | Line2D] = []
+    if not table["mean"].notna().any():
+        return [
+            legend_patch(fill=False, edgecolor=place["color"], label=f"{view_title(view)}, published")
+            for view, place in places.items()
+            if table.loc[table["view"] == view, "published"].notna().any()
+        ] + _second(table)
+    for view, place in places.items():
+        if table.loc[table["view"] == view, "mean"].notna().any():
+            handles.append(legend_patch(color=place["color"], label=f"{view_title(view)}, measured here"))
+    if table["interval"].notna().any():
+        line = {"color": INK, "marker": "|", "ms": 6, "lw": 1}
+        handles.append(legend_line(label="95 % interval over seeds", **line))
+    if table["published"].notna().any():
+        handles.append(legend_patch(fill=False, edgecolor=INK, label="published (quoted)"))
+    return handles + _second(table)
+
+
+def _second(table: DataFrame) -> list[Line2D]:
+    if not any(len({value for value in own if not np.isnan(value)}) > 1 for own in table["quotes"]):
+        return []
+    return [legend_line(color=INK, marker="|", ls="", ms=9, mew=1.6, label="a second document that disagrees")]
+
+
+class Bars(Figure):
+    name, title, place = "bars", "Best epoch on test and last epoch", 30
+    caption = (
+        "The methods on {dataset}: the epoch that is best on the test set, which is selection on the test set itself, "
+        "and the last epoch, which nobody selected. Filled bars were measured here, with 95 % t-intervals where there "
+        "are two or more seeds; outlines are published values, quoted, and a short line across a bar is the value of a "
+        "second document that disagrees with the first. Numbers are those of the best epoch, published ones in "
+        "brackets. An asterisk marks published values that are doubtful or not comparable; the notes below the table "
+        "say why."
+    )
+    needs = ("evaluations",)
+
+    def applies(self, facts: Facts) -> bool:
+        return BEST_ON_TEST in facts["views"] and not facts["sweep"] and bool(facts["measured"] or quoted(facts))
+
+    def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
+        facts = inputs.facts
+        return draw(inputs.frame, views=facts["views"], metrics=facts["metrics"][:PANELS], png=png, svg=svg)

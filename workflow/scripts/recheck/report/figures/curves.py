@@ -1,0 +1,124 @@
+"""Training curves: the metric that selects checkpoints, and the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recheck.report.figures import Figure
+from recheck.report.style import BLUE, INK, VERMILLION, legend_line, note, plain, save, styled
+
+if TYPE_CHECKING:
+    from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Series
+
+PANELS_A_ROW = 4
+LOG_LOSS = 30
+
+
+def draw(
+    histories: DataFrame,
+    *,
+    labels: Mapping[str, str],
+    selection: str | None,
+    chosen: Mapping[tuple[str, int, int], int],
+    png: str | Path,
+    svg: str | Path,
+    reference: str | None = None,
+) -> Drawing:
+    """A pair of panels a method: the metric that selects the checkpoint, and the loss, against the step.
+
+    ``selection`` is the history's column of that metric (None where the last epoch is taken: then only losses are
+    drawn), ``chosen`` the epoch kept by each (method, seed, fold).
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    trained = [m for m in labels if m != reference and (histories.loc[histories["method"] == m, "step"] > 0).any()]
+    if not trained:
+        return note("Nothing was trained here, so there is no training curve.", png, svg)
+    bands = math.ceil(len(trained) / PANELS_A_ROW)
+    columns = math.ceil(len(trained) / bands)
+    if selection not in histories:
+        selection = None
+    heights = [1.7, 1] if selection else [1.2]
+    with styled() as plt:
+        size = (max(6.5, 0.9 + 2.7 * columns), 0.9 + 1.3 * sum(heights) * bands)
+        figure = plt.figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(len(heights) * bands, columns, height_ratios=heights * bands)
+        first: Axes | None = None
+        for number, method in enumerate(trained):
+            band, column = divmod(number, columns)
+            runs = histories[histories["method"] == method]
+            loss = figure.add_subplot(grid[len(heights) * (band + 1) - 1, column])
+            _lines(loss, runs, "loss", 1, INK)
+            loss.set_xlabel("step")
+            loss.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            _scale_loss(loss, runs["loss"].dropna())
+            titled = loss
+            if selection:
+                titled = figure.add_subplot(grid[len(heights) * band, column], sharex=loss, sharey=first)
+                first = first or titled
+                _lines(titled, runs, selection, 100, BLUE)
+                _mark_chosen(titled, runs, selection, chosen)
+                titled.tick_params(labelbottom=False, labelleft=column == 0)
+            titled.set_title(labels[method])
+            if column == 0:
+                titled.set_ylabel(f"{selection.replace('_', ' ')} (%)" if selection else "loss")
+                loss.set_ylabel("loss")
+        colour = BLUE if selection else INK
+        one = "a fold of a seed" if histories["seed"].nunique() > 1 else "a fold"
+        handles = [
+            legend_line(color=colour, lw=2, label="mean of the runs"),
+            legend_line(color=colour, lw=0.8, alpha=0.5, label=f"one run ({one})"),
+        ]
+        if selection:
+            kept = {"color": VERMILLION, "marker": "D", "ls": "", "ms": 5, "mec": "white"}
+            handles.append(legend_line(label="checkpoint kept", **kept))
+        figure.align_ylabels()
+        figure.legend(handles=handles, loc="outside lower center", ncols=3)
+        return save(figure, png, svg)
+
+
+def _scale_loss(axis: Axes, losses: Series) -> None:
+    """Logarithmic where a linear scale would show one fall and then a flat line."""
+    from matplotlib.ticker import MaxNLocator, NullFormatter
+
+    if len(losses) and losses.min() > 0 and losses.max() > LOG_LOSS * losses.min():
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(plain)
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.yaxis.set_major_locator(MaxNLocator(3))
+
+
+def _lines(axis: Axes, runs: DataFrame, column: str, scale: float, colour: str) -> None:
+    """Each run as a thin line, and their mean as far as all of them go."""
+    runs = runs.dropna(subset=[column])
+    for _, run in runs.groupby(["seed", "fold"]):
+        axis.plot(run["step"], scale * run[column], color=colour, lw=0.8, alpha=0.45)
+    folds = runs.groupby("step")[column].agg(["mean", "size"])
+    shared = folds[folds["size"] == folds["size"].max()]
+    axis.plot(shared.index, scale * shared["mean"], color=colour, lw=2)
+
+
+def _mark_chosen(axis: Axes, runs: DataFrame, column: str, chosen: Mapping[tuple[str, int, int], int]) -> None:
+    for (method, seed, fold), run in runs.groupby(["method", "seed", "fold"]):
+        kept = run[run["epoch"] == chosen.get((method, seed, fold))]
+        axis.plot(kept["step"], 100 * kept[column], "D", color=VERMILLION, ms=5, mec="white", mew=0.7, zorder=4)
+
+
+class Curves(Figure):
+    name, title, place = "curves", "Training curves", 120
+    caption = (
+        "Training on {dataset}, one pair of panels a method: above, the metric that selects the checkpoint (its axis "
+        "says on which images; all panels to one scale); below, the loss (each to its own scale, logarithmic where it "
+        "falls far). Thin lines are single runs, a fold of a seed, the thick line is their mean as far as all of them "
+        "ran, diamonds are the checkpoints that were kept."
+    )
+    needs = ("histories", "runs")
+
+    def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
+        facts = inputs.facts
+        shown = {"labels": inputs.labels, "selection": facts["selection_column"], "reference": facts["reference"]}
+        return draw(inputs.histories, chosen=inputs.chosen_epochs, **shown, png=png, svg=svg)

@@ -1,0 +1,148 @@
+"""Whether a threshold can be relied on for every class, or only on average."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recheck.evaluation.calibration import ClassReliability, class_reliability
+from recheck.report.query_sets import LOOKS, QueryFigure, Sets, arranged, measured, names, set_handles, wrapped
+from recheck.report.style import GREY, STRIPE, legend_line, note, save, styled
+
+if TYPE_CHECKING:
+    from recheck.report.types import Axes, Drawing, Inputs, Line2D
+
+PANELS_A_ROW, TITLE_WIDTH = 4, 26
+HEIGHTS = (1.35, 1.9)
+# Where a class stands on the axis of precisions that has none, because none of its queries is accepted.
+NONE, LEFT, BORDER = -16.0, -23.0, -8.0
+# Areas of marks in square points: of a class where there is room for that, of the fullest mark, of the smallest.
+A_CLASS, FULLEST, SMALLEST = 12.0, 380.0, 5.0
+
+
+def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | Path) -> Drawing:
+    """A pair of panels a method, over the precision that its classes have at the chosen threshold.
+
+    Above, the share of all classes with at least this precision; below, the share of a class's queries that are
+    accepted, a mark for all classes with the same two values. Classes of which nothing is accepted have no precision:
+    they stand at "none", and the curve above falls there by their share.
+    """
+    sets = measured(sets, labels)
+    if not sets:
+        return note("No query was calibrated, so there is no class to draw.", png, svg)
+    classes = {
+        method: {name: class_reliability(one.labels, one.found, one.threshold) for name, one in own.items()}
+        for method, own in sets.items()
+    }
+    most = max(int(points(each)[2].max()) for own in classes.values() for each in own.values())
+    area = min(A_CLASS, FULLEST / most)
+    bands, columns = arranged(len(sets), PANELS_A_ROW)
+    with styled() as plt:
+        size = (max(6.5, 0.9 + 2.6 * columns), 1.0 + (sum(HEIGHTS) + 0.7) * bands)
+        figure = plt.figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(2 * bands, columns, height_ratios=HEIGHTS * bands)
+        for number, (method, own) in enumerate(classes.items()):
+            band, column = divmod(number, columns)
+            lower = figure.add_subplot(grid[2 * band + 1, column])
+            upper = figure.add_subplot(grid[2 * band, column], sharex=lower)
+            for name, each in own.items():
+                upper.plot(*curve(each), lw=1.6, label=name, drawstyle="steps-pre", **_line(name))
+                _marks(lower, each, name, area)
+            _axes(upper, lower, column == 0)
+            upper.set_title(wrapped(labels[method], TITLE_WIDTH), pad=27)
+            place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            upper.annotate(without(own), (0.5, 1), (0, 3), fontsize=7.5, color=GREY, **place)
+        figure.align_ylabels()
+        figure.legend(handles=_handles(sets, area, most), loc="outside lower center", ncols=4)
+        return save(figure, png, svg)
+
+
+def curve(classes: ClassReliability) -> tuple[np.ndarray, np.ndarray]:
+    """Precisions p (percent) and the share of all classes that have a precision of at least p (percent).
+
+    Before them all classes, so that the first step down is of those without a precision.
+    """
+    there = classes.accepted > 0
+    own = 100 * classes.precision[there]
+    steps = np.unique([0, *own, 100])
+    shares = 100 * (own[None, :] >= steps[:, None]).sum(axis=1) / len(there)
+    return np.array([LEFT, BORDER, *steps]), np.array([100, 100, *shares])
+
+
+def points(classes: ClassReliability) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Precision (or ``NONE``) and coverage, percent, once each, and how many classes have these."""
+    precision = np.where(classes.accepted > 0, 100 * classes.precision, NONE)
+    places, counts = np.unique(np.column_stack([precision, 100 * classes.coverage]), axis=0, return_counts=True)
+    return places[:, 0], places[:, 1], counts
+
+
+def _line(name: str) -> dict[str, object]:
+    return {"color": LOOKS[name]["color"], "ls": LOOKS[name]["ls"]}
+
+
+def _marks(axis: Axes, classes: ClassReliability, name: str, area: float) -> None:
+    precision, coverage, counts = points(classes)
+    style = {"marker": LOOKS[name]["marker"], "clip_on": False, "zorder": 3, "label": name, **_face(name)}
+    axis.scatter(precision, coverage, np.maximum(SMALLEST, area * counts), **style)
+
+
+def _face(name: str) -> dict[str, object]:
+    """Seen marks are filled and unseen ones hollow, so that both are seen where they lie on each other."""
+    colour = LOOKS[name]["color"]
+    if LOOKS[name]["ls"] == "-":
+        return {"facecolor": colour, "edgecolor": "white", "alpha": 0.65, "linewidth": 0.4}
+    return {"facecolor": "none", "edgecolor": colour, "linewidth": 1.1}
+
+
+def _axes(upper: Axes, lower: Axes, first: bool) -> None:
+    from matplotlib.ticker import FixedLocator
+
+    lower.set(xlim=(LEFT, 104), ylim=(-5, 106), xlabel="precision of a class (%)")
+    upper.set(ylim=(-4, 106))
+    lower.xaxis.set_major_locator(FixedLocator([NONE, 0, 25, 50, 75, 100]))
+    lower.set_xticklabels(["none", "0", "25", "50", "75", "100"])
+    for axis in (upper, lower):
+        axis.set_yticks([0, 50, 100] if axis is upper else [0, 25, 50, 75, 100])
+        axis.axvspan(LEFT, BORDER, color=STRIPE, lw=0, zorder=0)
+        axis.tick_params(labelleft=first)
+    upper.tick_params(labelbottom=False)
+    if first:
+        upper.set_ylabel("classes with at least\nthis precision (%)")
+        lower.set_ylabel("queries of a class\nthat are accepted (%)")
+
+
+def without(own: Mapping[str, ClassReliability]) -> str:
+    """How many classes have no precision, in words."""
+    counts = {name: f"{(each.accepted == 0).sum():,} of {len(each.label):,}" for name, each in own.items()}
+    return "classes with no query accepted:\n" + ", ".join(
+        f"{name.split('_')[0]} {text}" for name, text in counts.items()
+    )
+
+
+def _handles(sets: Sets, area: float, most: int) -> list[Line2D]:
+    handles = set_handles(sets)
+    for handle, name in zip(handles, names(sets), strict=True):
+        handle.set(marker=LOOKS[name]["marker"], markersize=6, markerfacecolor=_face(name)["facecolor"])
+    for many in sorted({1, most}):
+        mark = {"marker": "o", "ls": "", "color": GREY, "mew": 0, "ms": np.sqrt(max(SMALLEST, area * many))}
+        handles.append(legend_line(label="one class" if many == 1 else f"{many:,} classes", **mark))
+    return handles
+
+
+class Reliability(QueryFigure):
+    name, title, place = "reliability", "How far each class can be relied on", 90
+    caption = (
+        "Whether the chosen threshold can be relied on for every class of {dataset}, or only on average, with the first"
+        " seed. Above: the share of classes whose accepted matches are right at least so often; the higher the line "
+        "stays to the right, the better. Below: each class by its precision and by the share of its queries that are "
+        "accepted; a larger mark is more classes with the same two values. Filled circles and solid lines are classes "
+        "that were trained on, hollow squares and dashed lines are others. A class of which no query is accepted has no"
+        " precision: it stands at “none”, and the curve falls there by the share of such classes. Marks at the upper "
+        "left are the dangerous ones: accepted, and wrong."
+    )
+
+    def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
+        return draw(inputs.query_sets, inputs.labels, png=png, svg=svg)

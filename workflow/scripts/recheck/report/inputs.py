@@ -1,0 +1,175 @@
+"""What a table or a figure is made from: the facts of one dataset in a study, and the files of its runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from recheck.data.index import read_index
+from recheck.data.packed import PackedImages
+from recheck.data.splits import paired_training_images
+from recheck.errors import UserError
+from recheck.evaluation import query_sets
+from recheck.evaluation.embeddings import read_embeddings
+from recheck.files import read_json
+from recheck.names import QUERY_VIEWS
+from recheck.report import results, tables
+from recheck.report.tables.frame import Published, build
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Images and, by label, their embeddings under the untrained model and the best trained one."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    names: dict[int, str]
+    groups: dict[int, str]
+    embeddings: dict[str, np.ndarray]
+
+
+class Inputs:
+    """The facts, and what the files say, each read when it is asked for.
+
+    ``files`` are lists of paths by kind: evaluations, histories, runs, embeddings, index, split, pack, failures. A
+    figure needs only some of them.
+    """
+
+    def __init__(self, facts: Mapping[str, Any], files: Mapping[str, Sequence[str | Path]]):
+        self.facts, self.files = facts, files
+        self.rows = {row["name"]: row for row in facts["rows"]}
+        self.labels = {name: row["label"] for name, row in self.rows.items()}
+        self.quoted = [Published(**document) for document in facts["published"]]
+
+    def paths(self, kind: str) -> list[str | Path]:
+        return list(self.files.get(kind, []))
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """Those of seeds that have all views."""
+        return results.complete(results.read_evaluations(self.paths("evaluations")), self.facts["views"])
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        return results.summarise(self.evaluations)
+
+    @cached_property
+    def folds(self) -> pd.DataFrame:
+        return results.read_folds(self.paths("evaluations"))
+
+    @cached_property
+    def failures(self) -> list[results.Failure]:
+        """The failures of seeds without an evaluation: a seed that succeeded later has not failed."""
+        measured = set(self.evaluations[["method", "seed"]].itertuples(index=False, name=None))
+        failures = results.read_failures(self.paths("failures"))
+        return [failure for failure in failures if (failure.method, failure.seed) not in measured]
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The values of the table, for figures."""
+        return build(self.facts, self.summary)
+
+    @cached_property
+    def table(self) -> tables.Table:
+        known = bool(self.paths("split") and self.paths("index"))
+        asked = known and self.facts["views"][0] in QUERY_VIEWS
+        return tables.make(
+            self.facts,
+            self.summary,
+            sizes=results.split_facts(self.split, self.index) if known else {},
+            chance=self.chance(self.facts["metrics"]) if asked else None,
+            failures=self.failures,
+        )
+
+    @cached_property
+    def histories(self) -> pd.DataFrame:
+        return results.read_histories(self.paths("histories"))
+
+    @cached_property
+    def chosen_epochs(self) -> dict[tuple[str, int, int], int]:
+        return results.chosen_epochs(results.read_runs(self.paths("runs")))
+
+    @cached_property
+    def split(self) -> dict[str, Any]:
+        return read_json(self.paths("split")[0])
+
+    @cached_property
+    def index(self) -> pd.DataFrame:
+        return read_index(self.paths("index")[0])
+
+    @cached_property
+    def pack(self) -> PackedImages:
+        return PackedImages(Path(self.paths("pack")[0]).parent)
+
+    @property
+    def swept(self) -> dict[str, list[tuple[float, str]]]:
+        """The values of a sweep and their rows, by the label of a line; empty without a sweep."""
+        lines = (self.facts["sweep"] or {}).get("lines", [])
+        return {line["label"]: [tuple(point) for point in line["points"]] for line in lines}
+
+    def chance(self, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
+        """By view and metric, what queries find in a random order."""
+        return query_sets.chance(self.split["folds"][0], self.index["label"].to_numpy(), metrics)
+
+    @cached_property
+    def query_sets(self) -> dict[str, dict[str, query_sets.QuerySet]]:
+        """What each row finds for both sets of queries, with its first seed."""
+        labels = self.index["label"].to_numpy()
+        fold = {role: np.asarray(images, np.int64) for role, images in self.split["folds"][0].items()}
+        return {
+            name: query_sets.query_sets(
+                read_embeddings(files[0]), fold, labels, ["R@1"], self.rows[name]["calibration"]
+            )
+            for name, files in results.embedding_files(self.paths("embeddings")).items()
+        }
+
+    @property
+    def best(self) -> str | None:
+        """The trained row to show: the highest in the first view of the table."""
+        metric, view = self.facts["lead_metric"], self.facts["views"][0]
+        return results.best_method(self.summary, metric, view, exclude=[self.facts["reference"]])
+
+    def _compared(self) -> dict[str, list[str | Path]]:
+        """The embedding files of the untrained row, if there is one, and of the best trained one."""
+        files = results.embedding_files(self.paths("embeddings"))
+        names = [name for name in (self.facts["reference"], self.best) if name in files]
+        if not names:
+            raise UserError(
+                f"No embeddings of dataset '{self.facts['dataset']}' to show: evaluate a method of study "
+                f"'{self.facts['study']}' first."
+            )
+        return {name: files[name] for name in names}
+
+    @property
+    def queries(self) -> int:
+        """How many images are searched with; in ``shown(with_gallery=True)`` these are the first."""
+        return len(results.test_images(self.split))
+
+    def shown(self, with_gallery: bool = False) -> Shown:
+        """The test images; of queries and a gallery the queries, and with ``with_gallery`` the gallery behind them."""
+        embeddings = {}
+        for name, files in self._compared().items():
+            row = self.rows[name]
+            embeddings[row["label"]] = results.concatenated_view(
+                files, row["reduction"], row["normalise"], with_gallery
+            )
+        return self._shown_images(results.test_images(self.split, with_gallery), embeddings)
+
+    def shown_training(self) -> Shown:
+        """The training images of the first fold that were embedded."""
+        embeddings = {}
+        for name, files in self._compared().items():
+            roles = read_embeddings(files[0])
+            if "train" not in roles:
+                raise UserError(f"{files[0]} has no training images: delete it and run again, it will be made anew.")
+            embeddings[self.labels[name]] = roles["train"]
+        images = paired_training_images(self.split["folds"][0], self.index["label"].to_numpy())
+        return self._shown_images(images, embeddings)
+
+    def _shown_images(self, images: np.ndarray, embeddings: dict[str, np.ndarray]) -> Shown:
+        names, groups = results.class_names(self.index), results.class_groups(self.index)
+        return Shown(images, self.index["label"].to_numpy()[images], names, groups, embeddings)

@@ -1,0 +1,43 @@
+"""One table per dataset: Markdown, CSV, LaTeX, HTML and ``table.json`` from the same frame."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from recheck.report import citations
+from recheck.report.results import Failure
+from recheck.report.tables import caption, frame
+from recheck.report.tables.table import Table, load
+
+__all__ = ["Table", "load", "make"]
+
+
+def make(
+    facts: Mapping[str, Any],
+    summary: pd.DataFrame,
+    *,
+    sizes: Mapping[str, Any] | None = None,
+    chance: Mapping[str, Mapping[str, float]] | None = None,
+    failures: Sequence[Failure] = (),
+) -> Table:
+    """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()``, ``.html()`` and ``.json()``.
+
+    ``sizes`` are those of the split, for the caption; ``chance`` is by view and metric.
+    """
+    measured = facts["scope"] != "published"
+    failed = {failure.method for failure in failures}
+    rows = frame.build(facts, summary, chance if measured else None, failed)
+    if not measured:
+        rows = frame.with_quotes_only(rows)
+    return Table(
+        rows,
+        caption.text(facts, rows, sizes or {}),
+        name=f"{facts['study']}-{facts['dataset']}",
+        dataset=facts["dataset"],
+        headline=caption.headline(facts, rows),
+        measured=measured,
+        show_size=facts["show_size"],
+        failures=failures,
+        citations=citations.keys(facts["rows"]),
+    )

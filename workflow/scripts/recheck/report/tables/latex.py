@@ -1,0 +1,147 @@
+"""A table as LaTeX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from recheck.names import metric_title
+from recheck.report.numbers import MINUS
+from recheck.report.tables.columns import MISSING, OR, OURS, PUBLISHED, Cell, Column
+
+if TYPE_CHECKING:
+    from recheck.report.tables.table import Table
+
+ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    MINUS: r"$-$",
+    "—": "---",
+    "–": "--",
+    "×": r"$\times$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "≈": r"$\approx$",
+    "Δ": r"$\Delta$",
+    "’": "'",
+    "⁽": r"\textsuperscript{",
+    "⁾": "}",
+    **dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)),
+    "“": "``",
+    "”": "''",
+    "…": r"\dots{}",
+    "\u00a0": "~",
+}
+
+
+def render(table: Table) -> str:
+    """A float for any article that loads booktabs and graphicx; shrunk only if wider than the text.
+
+    One column per metric of a view, all views side by side. What was published stands below our own value, smaller: in
+    columns of its own it would make the type too small to read.
+    """
+    lead = OURS if table.measured else PUBLISHED
+    ends = [column.title for column in table.last]
+    places = [place for place, column in enumerate(table.columns) if column.kind == lead]
+    top, rules, start = [], [], 2
+    for title, columns in table.groups():
+        count = sum(column.kind == lead for column in columns)
+        top.append(rf"\multicolumn{{{count}}}{{c}}{{{escape(title)}}}")
+        rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
+        start += count
+    head = [escape(metric_title(table.columns[place].metric)) for place in places]
+    lines = [
+        r"% Needs \usepackage{booktabs,graphicx}. table* is as wide as the page in a paper of two columns,",
+        r"% and the same as table in a paper of one.",
+        *[r"% The BibTeX entries are in the study's references.bib."] * bool(table.citations),
+        r"\begin{table*}",
+        r"\centering",
+        r"\small",
+        r"\setlength{\tabcolsep}{4pt}",
+        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{l{'r' * len(places)}{'r' * len(ends)}}}",
+        r"\toprule",
+        _line(["", *top, *[""] * len(ends)]),
+        " ".join(rules),
+        _line(["Method", *head, *ends]),
+        r"\midrule",
+    ]
+    for number, (name, (label, cells, texts)) in enumerate(zip(table.labels, table.rows(), strict=True)):
+        lines += [r"\addlinespace"] * (table.compares and number > 0)
+        values = [_cell(cells[place]) for place in places]
+        cite = rf"~\cite{{{table.citations[name]}}}" if name in table.citations else ""
+        lines.append(_line([escape(label) + cite, *values, *map(escape, texts)]))
+        if table.compares:
+            lines += _quotes([_beside(table.columns, cells, place) for place in places], len(ends))
+    below = " Below each value, smaller: the published one, and Δ in brackets." if table.compares else ""
+    notes = [f"⁽{number}⁾ {note}" for number, note in enumerate(table.notes, start=1)] + table.reasons
+    small = r"\par ".join(map(escape, notes))
+    return "\n".join(
+        [
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}%",
+            "}",
+            *([rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize\raggedright {small}}}"] if notes else []),
+            rf"\caption{{{escape(table.caption + below)}}}",
+            rf"\label{{tab:{_slug(table.name)}}}",
+            r"\end{table*}",
+            "",
+        ]
+    )
+
+
+def escape(text: str) -> str:
+    return "".join(ESCAPES.get(character, character) for character in text)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    return rf"\textbf{{{text}}}" if cell.bold else text
+
+
+def _beside(columns: Sequence[Column], cells: Sequence[Cell], place: int) -> tuple[Cell, Cell] | None:
+    """What was published and the difference, if they stand beside our value at a place."""
+    if columns[place + 1 : place + 2] and columns[place + 1].kind == PUBLISHED:
+        return cells[place + 1], cells[place + 2]
+    return None
+
+
+def _quotes(pairs: Sequence[tuple[Cell, Cell] | None], ends: int) -> list[str]:
+    """What was published and how far ours is from it, in small type; a second document takes a line of its own.
+
+    Beside the first, the one row in which two documents disagree would widen every column.
+    """
+    stacks = []
+    for pair in pairs:
+        if pair is None:
+            stacks.append([])
+            continue
+        published, difference = pair
+        first, *others = published.text.split(OR)
+        signed = "" if difference.text == MISSING else f" (${difference.text.replace(MINUS, '-')}$)"
+        stacks.append([escape(first) + signed, *(f"/ {escape(other)}" for other in others)])
+    return [
+        _line(["", *(rf"{{\scriptsize {text}}}" if text else "" for text in texts), *[""] * ends])
+        for texts in itertools.zip_longest(*stacks, fillvalue="")
+    ]
+
+
+def _slug(text: str) -> str:
+    return "".join(character if character.isalnum() else "-" for character in text.lower()).strip("-")

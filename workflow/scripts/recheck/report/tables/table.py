@@ -1,0 +1,155 @@
+"""A frame laid out for reading: columns, cells, footnotes, and the line that says what it shows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from recheck.errors import UserError
+from recheck.files import read_json
+from recheck.names import metric_title, view_title
+from recheck.report.results import Failure
+from recheck.report.tables import columns, csv, html, latex, markdown
+from recheck.report.tables.columns import DIFFERENCE, OURS, PUBLISHED, Cell, Column, LastColumn
+from recheck.report.tables.frame import from_records, records
+
+# A footnote's mark must not read as one more digit of the value that it stands at.
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of one dataset. One that is not ``measured`` only quotes: it has no column for values of our own.
+
+    ``name`` is what a paper refers to it by, ``headline`` the table in one sentence.
+    """
+
+    frame: pd.DataFrame
+    caption: str
+    name: str
+    dataset: str
+    headline: str = ""
+    measured: bool = True
+    show_size: bool = False
+    failures: Sequence[Failure] = ()
+    # row -> key of its paper's BibTeX entry
+    citations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def compares(self) -> bool:
+        """Whether values of our own stand beside published ones."""
+        return self.measured and bool(self.frame["published"].notna().any())
+
+    @property
+    def columns(self) -> list[Column]:
+        """What was published and how far ours is from it only where anything was."""
+        quoted = self.frame.groupby(["view", "metric"], sort=False)["published"].count()
+        lead = [OURS] if self.measured else [PUBLISHED]
+        return [
+            Column(view, metric, kind)
+            for (view, metric), count in quoted.items()
+            for kind in [*lead, *([PUBLISHED, DIFFERENCE] if self.measured and count else [])]
+        ]
+
+    @property
+    def last(self) -> list[LastColumn]:
+        return [column for column in columns.LAST if column.shown(self)]
+
+    @property
+    def notes(self) -> list[str]:
+        """The footnotes of the published values that are shown, in the order of the rows."""
+        pairs = zip(self.frame["quotes"], self.frame["notes"], strict=True)
+        quotes = [quote for values, notes in pairs for quote in zip(values, notes, strict=True)]
+        return list(dict.fromkeys(note for value, note in quotes if note and not np.isnan(value)))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(zip(self.frame["method"], self.frame["label"], strict=True))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Every reason for which runs failed, once, with the runs."""
+        runs: dict[str, dict[str, list[str]]] = {}
+        for failure in self.failures:
+            label = self.labels.get(failure.method, failure.method)
+            runs.setdefault(failure.reason, {}).setdefault(label, []).append(failure.where)
+        named = {
+            reason: ", ".join(f"{label} ({'; '.join(where)})" for label, where in by_label.items())
+            for reason, by_label in runs.items()
+        }
+        return [f"failed: {rows}: {reason}" for reason, rows in named.items()]
+
+    def view_title(self, view: str) -> str:
+        """The view with the dimension its embeddings really have; a range if rows differ."""
+        name = view_title(view).capitalize()
+        dims = sorted({int(dim) for dim in self.frame.loc[self.frame["view"] == view, "dim"].dropna()})
+        if not dims:
+            return name
+        return f"{name} {dims[0]}-d" if len(dims) == 1 else f"{name} {dims[0]}–{dims[-1]}-d"
+
+    def title(self, column: Column) -> str:
+        """A column's title where its neighbours say the rest."""
+        named = column.kind == OURS or not self.measured
+        return metric_title(column.metric) if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
+
+    def groups(self) -> list[tuple[str, list[Column]]]:
+        views = dict.fromkeys(column.view for column in self.columns)
+        return [(self.view_title(view), [c for c in self.columns if c.view == view]) for view in views]
+
+    def rows(self) -> list[tuple[str, list[Cell], list[str]]]:
+        """Label, cells, and what stands in the last columns of each method, as text."""
+        rows, shown, last = [], self.columns, self.last
+        marks = {note: mark(number) for number, note in enumerate(self.notes, start=1)}
+        for _, part in self.frame.groupby("method", sort=False):
+            at = {(row.view, row.metric): row for row in part.itertuples()}
+            cells = [columns.cell(at[own.view, own.metric], own.kind, self.measured, marks) for own in shown]
+            rows.append((str(part["label"].iloc[0]), cells, [column.text(part) for column in last]))
+        return rows
+
+    def markdown(self) -> str:
+        return markdown.render(self)
+
+    def csv(self) -> str:
+        return csv.render(self)
+
+    def latex(self) -> str:
+        return latex.render(self)
+
+    def html(self) -> str:
+        return html.render(self)
+
+    def json(self) -> dict[str, Any]:
+        """All of the table as plain data; ``load`` makes the same table of it."""
+        return {
+            "name": self.name,
+            "dataset": self.dataset,
+            "caption": self.caption,
+            "headline": self.headline,
+            "measured": self.measured,
+            "show_size": self.show_size,
+            "citations": dict(self.citations),
+            "columns": [asdict(column) for column in self.columns],
+            "notes": self.notes,
+            "failures": [asdict(failure) for failure in self.failures],
+            "rows": records(self.frame),
+        }
+
+
+def load(path: str | Path) -> Table:
+    """The table of a ``table.json``."""
+    try:
+        stored = read_json(path)
+        keys = ("caption", "name", "dataset", "headline", "measured", "show_size", "citations")
+        options = {key: stored[key] for key in keys}
+        failures = [Failure(**failure) for failure in stored["failures"]]
+        return Table(from_records(stored["rows"]), failures=failures, **options)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is no table ({error}): delete it and run again, it will be made anew.") from error
+
+
+def mark(number: int) -> str:
+    """What stands at a value that has a footnote."""
+    return f"⁽{str(number).translate(SUPERSCRIPTS)}⁾"

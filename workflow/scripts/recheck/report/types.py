@@ -1,0 +1,12 @@
+"""Types that the figures name but do not import: only type checkers read this module."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from pandas import DataFrame, Series
+
+from recheck.report.inputs import Inputs
+from recheck.report.tables.frame import Published
+
+__all__ = ["Axes", "DataFrame", "Drawing", "Inputs", "Line2D", "Patch", "Published", "Series"]

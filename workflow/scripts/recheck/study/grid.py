@@ -1,0 +1,90 @@
+"""The paths of a study's files, as the rules ask for them. ``<results>`` and the like are Snakemake's pathvars."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from recheck.files import fingerprint
+from recheck.resize import resize_slug
+from recheck.study.model import Run, Study
+
+EXPERIMENT = "<results>/{study}/{dataset}/{row}/seed{seed}"
+FIRST_SEED_ONLY = "embeddings.safetensors"
+
+
+def members(study: Study, dataset: str, row: str, seed: int | str, file: str) -> list[str]:
+    """The named file of every member (fold) of an experiment."""
+    experiment = EXPERIMENT.format(study=study.name, dataset=dataset, row=row, seed=seed)
+    return [f"{experiment}/fold{fold}/{file}" for fold in range(study.run(dataset, row).members)]
+
+
+def run_files(study: Study, dataset: str, file: str) -> list[str]:
+    """The named file of every run on a dataset; embeddings of the first seed alone, which maps and galleries show."""
+    return [
+        path
+        for row in study.rows.values()
+        for seed in (row.seeds[:1] if file == FIRST_SEED_ONLY else row.seeds)
+        for path in members(study, dataset, row.name, seed, file)
+    ]
+
+
+def evaluations(study: Study, dataset: str) -> list[str]:
+    """The metrics of every row, seed and view on a dataset."""
+    return [
+        f"{EXPERIMENT.format(study=study.name, dataset=dataset, row=row.name, seed=seed)}/{view}.json"
+        for row in study.rows.values()
+        for seed in row.seeds
+        for view in study.views
+    ]
+
+
+def packed(run: Run, dataset: str) -> str:
+    """The folder of the packed images that a run is trained and evaluated on."""
+    return f"<resources>/datasets/{dataset}/packed/{resize_slug(run.settings['transforms'].get('resize'))}"
+
+
+def packed_files(run: Run, dataset: str) -> dict[str, str]:
+    """The packed images, in one answer: Snakemake's call costs more than the function."""
+    folder = packed(run, dataset)
+    return {"pack": f"{folder}/pack.json", "pixels": f"{folder}/pixels.bin"}
+
+
+def given_files(run: Run) -> dict[str, list[str]]:
+    """What a run is made with besides its data: the user's own files, and the backbone's weights."""
+    return {"own": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
+
+
+def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, list[str]]:
+    """The files of each kind that a table or figure needs."""
+    kinds: dict[str, Callable[[], list[str]]] = {
+        "evaluations": lambda: evaluations(study, dataset),
+        "histories": lambda: run_files(study, dataset, "history.csv"),
+        "runs": lambda: run_files(study, dataset, "run.json"),
+        "embeddings": lambda: run_files(study, dataset, FIRST_SEED_ONLY),
+        "index": lambda: [f"<resources>/datasets/{dataset}/images.csv"],
+        "split": lambda: [f"<results>/{study.name}/{dataset}/split.json"],
+        "pack": lambda: [f"{_first_pack(study, dataset)}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")],
+    }
+    return {kind: kinds[kind]() for kind in needs}
+
+
+def _first_pack(study: Study, dataset: str) -> str:
+    return packed(study.run(dataset, next(iter(study.rows))), dataset)
+
+
+def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dict[str, list[str]]:
+    """Those of the files that exist; ``place`` puts folders in the place of pathvars."""
+    places = {kind: [place(path) for path in paths] for kind, paths in files.items()}
+    return {kind: [path for path in paths if Path(path).exists()] for kind, paths in places.items()}
+
+
+def failures(study: Study, dataset: str, place: Callable[[str], str]) -> list[str]:
+    """What the jobs left that failed for good: beside their logs, the reason in one line."""
+    folder = Path(place(f"<logs>/{study.name}/{dataset}"))
+    return sorted(str(path) for row in study.rows for path in folder.glob(f"{row}/**/*.failed"))
+
+
+def stamped(files: dict[str, list[str]]) -> dict[str, Any]:
+    """The files with a stamp that changes whenever one of them does."""
+    stats = [(path, Path(path).stat()) for paths in files.values() for path in paths]
+    return {**files, "stamp": fingerprint([[path, about.st_size, about.st_mtime_ns] for path, about in stats])}
