@@ -1,49 +1,53 @@
-# Two commands are enough: `make quickstart` and `make test`. Both set up first.
+# `make quickstart` and `make test` are all you need. Both install the packages first.
 PYTHON ?= python3
 BIN := .venv/bin
 
-# .venv first, so that every job of the workflow runs the same Python.
+# .venv comes first, so that every job of the workflow runs the same Python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Where bytecode files are forbidden, every job would compile all its imports again.
+# Without bytecode files every job would compile all of its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint format lock bench torture
+.PHONY: help setup quickstart test check lint format lock bench torture
 
-help:        ## list the commands
+help:        ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
 setup: .venv/.ok  ## install the pinned packages into .venv
 
-quickstart: setup ## set up and regenerate the quickstart study
+quickstart: setup ## run the quickstart study
 	snakemake --cores all
 
-test: setup  ## set up, check format and lint, run all tests
+test: setup  ## check format and lint, then run all tests
 	$(MAKE) --no-print-directory lint
 	pytest
 
-lint: setup  ## formatting and linting, nothing is changed
+check: setup ## check format and lint, run the fast tests: two minutes
+	$(MAKE) --no-print-directory lint
+	pytest tests/unit tests/golden -m 'not slow'
+
+lint: setup  ## check format and lint without changing files
 	ruff format --check .
 	ruff check .
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
-format: setup ## format and mend what can be mended
+format: setup ## format the code and fix what the linter can fix
 	ruff format .
 	ruff check --fix .
 	snakefmt Snakefile workflow
 
-bench: setup  ## docs/performance.md, some tens of minutes on a quiet machine; QUICK=1: a try, printed
+bench: setup  ## measure performance, write docs/performance.md (tens of minutes, idle machine); QUICK=1: shortened, only printed
 	python benchmarks/report.py $(if $(QUICK),--quick)
 
-torture: setup ## kills, full disks and garbage, as a Markdown table: an hour; TORTURE="--minutes 10 --seed 3" for less
+torture: setup ## try kills, full disks and corrupt files for an hour, print a table; TORTURE="--minutes 10 --seed 3": shorter
 	python tests/torture.py $(TORTURE)
 
-lock: setup  ## requirements.in -> requirements.txt, pinned and hashed
+lock: setup  ## pin and hash requirements.in into requirements.txt
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
 	  --custom-compile-command 'make lock' requirements.in -o requirements.txt
 
 .venv/.ok: requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Recheck needs Python 3.11 or newer. Name one: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -oE '^uv==[0-9.]+' $<)"
 	VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/uv pip sync --require-hashes $<

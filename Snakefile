@@ -1,4 +1,4 @@
-# Recheck: which study, which rules, which targets. How things are computed: workflow/scripts/recheck
+# Recheck: studies, rules and targets. The computations are in workflow/scripts/recheck.
 from snakemake.utils import min_version
 
 min_version("9.27")
@@ -38,6 +38,6 @@ check_request()
 
 
 onerror:
-    # only on the command line's own output: the Snakemake inside a cluster's job would say it a second time
+    # Only in the main process: the Snakemake inside a cluster job would print it a second time.
     if workflow.exec_mode.name == "DEFAULT" and (summary := failures.of_logs(log)):
         logger.error(summary)

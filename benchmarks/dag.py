@@ -1,8 +1,8 @@
-"""How long Snakemake needs to plan all studies: dry runs with more and more seeds, beside workflows without content.
+"""Planning: how long Snakemake takes for a dry run of all studies, compared with two trivial Snakefiles.
 
-Two of these are written and planned in the same run, each with as many jobs: one of nothing but jobs (no input, one
-output), and one whose jobs also have as many input and output files, logs and benchmarks as ours, but no functions. The
-first shows what Snakemake needs for a job at least, the second what our configuration adds to what the files cost.
+Both trivial Snakefiles have the same number of jobs as the studies. In the first, a job has no input and one output:
+this is the least that Snakemake needs per job. In the second, jobs also have the same number of input and output files,
+logs and benchmark files, but no functions: what ours takes longer is the cost of our configuration.
 """
 
 import argparse
@@ -30,7 +30,7 @@ rule job:
     shell: "touch {{output}}"
 """
 
-# The shape of a study: sources → run → embedding → evaluation → report, with our average number of files.
+# Chains of jobs, as in a study. Each job has the average number of files of our jobs.
 FILLED = """
 SOURCES = [f"source{{n}}" for n in range({inputs} - 1)]
 rule all:
@@ -42,7 +42,7 @@ rule sources:
 FILLED_RULE = """
 rule {name}:
     input: SOURCES, "{needs}"
-    output: [f"out/{{{{n}}}}/{name}{{part}}" for part in ["", *range({outputs} - 1)]]
+    output: [f"out/{{{{n}}}}/{name}{{suffix}}" for suffix in ["", *range({outputs} - 1)]]
     log: "log/{{n}}/{name}.log"
     benchmark: "log/{{n}}/{name}.tsv"
     script: "job.py"
@@ -59,7 +59,7 @@ def snakemake(folder: Path, *arguments: str) -> str:
 
 
 def plan(folder: Path, *arguments: str) -> tuple[int, float, float]:
-    """Jobs of a dry run, seconds, and seconds of the processor, which other people's work disturbs less."""
+    """(jobs, seconds, CPU seconds) of a dry run. Other programs disturb CPU time less than the clock."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     printed = snakemake(folder, "--dry-run", *arguments)
     seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -68,12 +68,15 @@ def plan(folder: Path, *arguments: str) -> tuple[int, float, float]:
 
 
 def sizes_of(*arguments: str) -> tuple[int, int, int]:
-    """Our jobs, and their input and output files together: printed for rules that have no message."""
+    """(jobs, input files, output files) of our studies.
+
+    Snakemake prints the files of a rule only if it has no message, so the messages are removed from a copy.
+    """
     with tempfile.TemporaryDirectory() as temporary:
-        for part in ("Snakefile", "config", "envs", "profiles", "workflow", "resources/published"):
-            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-            Path(temporary, part).parent.mkdir(exist_ok=True)
-            copy(ROOT / part, Path(temporary, part))
+        for name in ("Snakefile", "config", "envs", "profiles", "workflow", "resources/published"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            Path(temporary, name).parent.mkdir(exist_ok=True)
+            copy(ROOT / name, Path(temporary, name))
         for rules in Path(temporary, "workflow/rules").glob("*.smk"):
             text = re.sub(r'^    message:\n        ".*"\n', "", rules.read_text(encoding="utf-8"), flags=re.M)
             rules.write_text(text, encoding="utf-8")
@@ -96,10 +99,10 @@ def write_filled(folder: Path, jobs: int, inputs: float, outputs: float) -> None
     folder.mkdir()
     (folder / "job.py").write_text("pass\n", encoding="utf-8")
     inputs, outputs = max(2, round(inputs)), max(1, round(outputs))
-    parts = [FILLED.format(inputs=inputs, chains=max(1, round((jobs - 2) / 3)))]
+    rules = [FILLED.format(inputs=inputs, chains=max(1, round((jobs - 2) / 3)))]
     for name, needs in (("first", "source0"), ("second", "out/{n}/first"), ("third", "out/{n}/second")):
-        parts.append(FILLED_RULE.format(name=name, needs=needs, outputs=outputs))
-    (folder / "Snakefile").write_text("".join(parts), encoding="utf-8")
+        rules.append(FILLED_RULE.format(name=name, needs=needs, outputs=outputs))
+    (folder / "Snakefile").write_text("".join(rules), encoding="utf-8")
 
 
 def studies() -> list[str]:
@@ -107,7 +110,7 @@ def studies() -> list[str]:
 
 
 def measured(seeds: list[int], repeats: int, chosen_studies: list[str]) -> tuple[list[str], list[tuple]]:
-    """Rows of the table, and of each number of seeds: jobs, seconds, seconds of the processor, ratios to the others."""
+    """Rows of the table, and for each number of seeds: jobs, seconds, CPU seconds and the two ratios."""
     rows, sizes = [], []
     for count in seeds:
         chosen = ["--config", f"seeds=[{','.join(map(str, range(count)))}]", "--", *chosen_studies]
@@ -144,12 +147,13 @@ def described(seeds: list[int], repeats: int, chosen_studies: list[str]) -> str:
     lines = [
         "## Planning",
         "",
-        f"A dry run (`snakemake -n`) of {len(chosen_studies)} studies together, {repeats} turns. Beside it two",
-        "Snakefiles without content, planned in turn: one with as many jobs that also have as many input and output",
-        "files, logs and benchmarks, and one with as many jobs, no input and one output each. Ratios are of processor",
-        "time.",
+        f"A dry run (`snakemake -n`) of {len(chosen_studies)} studies together, {repeats} turns. It is compared with",
+        "two trivial Snakefiles, planned in alternation with it; ratios are of CPU time.",
         "",
-        "| seeds | jobs | files | s | processor s | ms a job | × as many files | × as many jobs |",
+        "- *Same files*: the same number of jobs, input files, output files, logs and benchmark files.",
+        "- *Same jobs*: the same number of jobs, each with no input and one output.",
+        "",
+        "| seeds | jobs | files | seconds | CPU seconds | ms per job | ÷ same files | ÷ same jobs |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
         *rows,
         "",
@@ -159,17 +163,19 @@ def described(seeds: list[int], repeats: int, chosen_studies: list[str]) -> str:
         fit = statistics.linear_regression(jobs, busy)
         off = max(abs(fit.intercept + fit.slope * j - s) for j, s in zip(jobs, busy, strict=True))
         lines += [
-            f"A line: {fit.intercept:.1f} s + {1000 * fit.slope:.2f} ms a job; at most {off:.1f} s off it.",
+            f"Linear fit: {fit.intercept:.1f} s + {1000 * fit.slope:.2f} ms per job, at most {off:.1f} s off.",
             "",
         ]
     jobs, wall, _, to_files, to_jobs = sizes[-1]
     lines += [
-        goal(f"{jobs} jobs ÷ a trivial Snakefile with as many files", to_files, 2, least=False),
-        goal(f"{jobs} jobs ÷ a trivial Snakefile with as many jobs of one file", to_jobs, 2, least=False),
-        goal(f"seconds to plan {jobs} jobs", wall, 60, least=False, digits=1),
+        goal(
+            f"time to plan {jobs} jobs ÷ time for a trivial Snakefile with the same files", to_files, 2, at_least=False
+        ),
+        goal(f"time to plan {jobs} jobs ÷ time for a trivial Snakefile with the same jobs", to_jobs, 2, at_least=False),
+        goal(f"seconds to plan {jobs} jobs", wall, 60, at_least=False, digits=1),
         "",
-        "Nearly all of it is Snakemake's own work for each file and each job (messages, scripts and environments,",
-        "which a trivial Snakefile does not have, are looked up anew for every job).",
+        "Nearly all of this is Snakemake's own work per file and per job. For every job it also looks up the message,",
+        "the script and the environment, which a trivial Snakefile does not have.",
         "",
     ]
     return "\n".join(lines)
@@ -182,9 +188,11 @@ def section(quick: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10], help="numbers of seeds (default: 1 10)")
-    parser.add_argument("--repeats", type=int, default=2, help="times that each is measured, in turn (default: 2)")
-    parser.add_argument("--studies", nargs="+", default=studies(), help="default: all of config/studies")
-    parser.add_argument("--quick", action="store_true", help="one study, one seed, once")
+    parser.add_argument("--repeats", type=int, default=2, help="turns (default: 2)")
+    parser.add_argument(
+        "--studies", nargs="+", default=studies(), help="studies to plan (default: all of config/studies)"
+    )
+    parser.add_argument("--quick", action="store_true", help="one study, one seed, one turn; its figures mean nothing")
     options = parser.parse_args()
     if options.quick:
         print(section(quick=True))

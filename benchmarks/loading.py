@@ -1,4 +1,4 @@
-"""Loading: augmented batches from packed images and from JPEG files, and what packing costs before the first epoch."""
+"""Loading: augmented batches from packed images and from JPEG files, and the cost of packing before the first epoch."""
 
 import statistics
 import sys
@@ -30,7 +30,7 @@ WORKERS = (0, 1, 2)
 
 
 class Decoded:
-    """In the place of a pack: every image is decoded and resized when it is asked for."""
+    """Stands in for PackedImages: decodes and resizes an image whenever it is requested."""
 
     def __init__(self, paths: list[Path]):
         self.paths = paths
@@ -62,14 +62,14 @@ def section(quick: bool) -> str:
             def packing(destination: Path = destination, workers: int = workers) -> None:
                 pack(index, root, RESIZE, destination, index_sha256="0", workers=max(1, workers))
 
-            made = in_turn({"pack": packing}, 1)["pack"][0]
-            known = PackedImages(destination)
-            known.verify()
+            packing_seconds = in_turn({"pack": packing}, 1)["pack"][0]
+            verified = PackedImages(destination)
+            verified.verify()
             functions = {
                 "first": lambda destination=destination, workers=workers: epoch(
                     PackedImages(destination), count, workers
                 ),
-                "packed": lambda known=known, workers=workers: epoch(known, count, workers),
+                "packed": lambda verified=verified, workers=workers: epoch(verified, count, workers),
                 "decoded": lambda workers=workers: epoch(Decoded(paths), count, workers),
             }
             both = in_turn(functions, repeats, clock=lambda: np.array([time.perf_counter(), processor()]))
@@ -80,16 +80,19 @@ def section(quick: bool) -> str:
                 f"| {spread(ratios(wall['decoded'], wall['packed']))} "
                 f"| {spread(ratios(busy['decoded'], busy['packed']))} "
                 f"| {spread(ratios(wall['first'], wall['packed']))} "
-                f"| {spread(ratios([made + first for first in wall['first']], wall['decoded']))} |"
+                f"| {spread(ratios([packing_seconds + first for first in wall['first']], wall['decoded']))} |"
             )
     return f"""## Loading
 
-{count} JPEG files of 500 × 375 pixels, brought to a shorter side of 256 and augmented to 227 × 227; {repeats} turns.
-*Packed* reads the memory map, *decoded* opens, decodes and resizes the file each time, with the same augmentation. In
-the first epoch of a job every packed image is compared with its checksum. The very first epoch of a dataset waits for
-packing, which is done once for all runs of all studies: the last column, an epoch of decoding being 1.
+{count} JPEG files of 500 × 375 pixels, resized to a shorter side of 256 and augmented to 227 × 227; {repeats} turns.
 
-| loader processes | packed, images/s | × decoded | by processor time | first epoch ÷ later | packing and first epoch |
+- *Packed* reads the memory map. *Decoded* opens, decodes and resizes the file each time, with the same augmentation.
+  The *speed-up* is that of packed over decoded.
+- The first epoch of a job compares every packed image with its checksum; *first ÷ later epoch* shows the cost.
+- Packing happens once, for all runs of all studies. The last column is the time of packing plus the first epoch,
+  relative to one decoded epoch.
+
+| loader processes | packed, images/s | speed-up | speed-up, CPU time | first ÷ later epoch | packing + first epoch |
 |---:|---:|---:|---:|---:|---:|
 {chr(10).join(lines)}
 """

@@ -1,7 +1,7 @@
-"""Losses beside the least that any loss of pairs has to do, and beside loops that say the same in an obvious way.
+"""Losses, compared with the least work of any loss of pairs, and with plain loops that compute the same value.
 
-The least is the batch's matrix of similarities and its gradient: one product forwards, two backwards. Batches are those
-of the studies: images, images of a class, dimensions.
+The least work is the similarity matrix of the batch and its gradient: one product forwards, two backwards. Batches have
+the sizes of the studies: images, images per class, dimensions.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CONTRASTIVE = {"class": "ContrastiveLoss", "pos_margin": 0.2, "neg_margin": 0.5}
 VIEWS = 64
 BATCHES = {"unbiased": (128, 2, 64), "contextual_256": (128, 4, 512), "mlrc": (32, 4, 128)}
 
-# name: study, loss, and the batch if the method has its own; of all these the ten slowest are shown
+# name: (study, loss, batch if it differs from the study's); the table shows the ten slowest
 LOSSES: dict[str, tuple[str, dict[str, Any], tuple[int, int, int] | None]] = {
     "Facility location": ("unbiased", {"class": "FacilityLocationLoss"}, (120, 5, 64)),
     "Ranked list": ("unbiased", {"class": "UnbiasedRankedListLoss"}, (180, 3, 64)),
@@ -51,7 +51,7 @@ LOSSES: dict[str, tuple[str, dict[str, Any], tuple[int, int, int] | None]] = {
 
 
 def batch(images: int, per_class: int, dimensions: int, views: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
-    """Embeddings of unit length, in classes that overlap; with dropout, if there are views."""
+    """Embeddings of unit length in overlapping classes, and their labels; several views get dropout."""
     labels = torch.arange(images) // per_class
     centres = torch.randn(int(labels[-1]) + 1, dimensions)
     embeddings = normalize(centres[labels] + 1.5 * torch.randn(images, dimensions))
@@ -59,7 +59,7 @@ def batch(images: int, per_class: int, dimensions: int, views: int = 1) -> tuple
 
 
 def step(loss: Callable, embeddings: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
-    """Forward and backward."""
+    """A function that runs the loss forwards and backwards once."""
 
     def run() -> None:
         loss(embeddings.clone().requires_grad_(), labels).backward()
@@ -67,12 +67,12 @@ def step(loss: Callable, embeddings: torch.Tensor, labels: torch.Tensor) -> Call
     return run
 
 
-def least(embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def least_work(embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (embeddings @ embeddings.mT).sum()
 
 
 def loop_facility_location(embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """One candidate after another."""
+    """Facility location with a loop over the candidates."""
     matrix = distances(embeddings, embeddings)
     fixed, kinds = matrix.detach(), len(labels.unique())
 
@@ -108,12 +108,12 @@ def loop_facility_location(embeddings: torch.Tensor, labels: torch.Tensor) -> to
         if medoids == before:
             break
     slots = assigned(medoids)
-    found = -matrix[torch.tensor(medoids)[slots], torch.arange(len(matrix))].sum()
-    return torch.relu(found + 1 - nmi(slots) - true_energy(matrix, labels))
+    energy = -matrix[torch.tensor(medoids)[slots], torch.arange(len(matrix))].sum()
+    return torch.relu(energy + 1 - nmi(slots) - true_energy(matrix, labels))
 
 
 class LoopContextual(nn.Module):
-    """What two rows have in common, one pair after another."""
+    """The contextual loss with a loop over pairs of rows for their intersection."""
 
     def __init__(self):
         super().__init__()
@@ -130,7 +130,7 @@ class LoopContextual(nn.Module):
 
 
 class LoopWithinPair(WithinPairLoss):
-    """One view after another, then one pair after another."""
+    """The within-pair loss with a loop over views, then over pairs."""
 
     def forward(self, views: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         values = torch.stack([self.distance(view) for view in views])
@@ -145,8 +145,8 @@ class LoopWithinPair(WithinPairLoss):
         return self.loss(torch.stack(rows), labels)
 
 
-def before_and_after(quick: bool) -> list[str]:
-    """A table of the obvious loops ÷ ours; both must say the same."""
+def compared_with_loops(quick: bool) -> list[str]:
+    """Table of the time of plain loops ÷ ours. Exits if the two values differ."""
 
     def within(kind: type[WithinPairLoss]) -> WithinPairLoss:
         inner = build_loss(CONTRASTIVE, 8, 128)
@@ -157,13 +157,13 @@ def before_and_after(quick: bool) -> list[str]:
         "Contextual": (LoopContextual(), ContextualLoss(k=4), batch(128, 4, 512)),
         f"Within-pair, {VIEWS} views": (within(LoopWithinPair), within(WithinPairLoss), batch(32, 4, 128, VIEWS)),
     }
-    lines = ["| loss | obvious loops ÷ ours |", "|---|---:|"]
+    lines = ["| loss | loops ÷ ours |", "|---|---:|"]
     for name, (loops, ours, (embeddings, labels)) in cases.items():
         if quick:
             embeddings, labels = embeddings[..., :16, :], labels[:16]
         values = loops(embeddings, labels), ours(embeddings, labels)
         if not torch.allclose(*values, rtol=1e-3, atol=1e-5):
-            sys.exit(f"{name}: {values[0]:.6f} by loops, {values[1]:.6f} by ours")
+            sys.exit(f"{name}: the loops give {values[0]:.6f}, our loss gives {values[1]:.6f}; they must agree.")
         turns = {"loops": step(loops, embeddings, labels), "ours": step(ours, embeddings, labels)}
         seconds = in_turn(turns, 1 if quick else 3)
         lines.append(f"| {name} | {spread(ratios(seconds['loops'], seconds['ours']), 0)} |")
@@ -171,26 +171,26 @@ def before_and_after(quick: bool) -> list[str]:
 
 
 def slowest(quick: bool) -> list[str]:
-    """A table of the ten slowest ÷ the least that any of them has to do."""
-    found = {}
-    for name, (study, spec, own) in LOSSES.items():
-        images, per_class, dimensions = own or BATCHES[study]
+    """Table of the ten slowest losses: time ÷ the least work of a loss of pairs."""
+    results = {}
+    for name, (study, spec, shape) in LOSSES.items():
+        images, per_class, dimensions = shape or BATCHES[study]
         views = VIEWS if spec["class"] == "WithinPairLoss" else 1
         embeddings, labels = batch(images, per_class, dimensions, views)
         turns = {"ours": step(build_loss(spec, int(labels[-1]) + 1, dimensions), embeddings, labels)}
-        turns["least"] = step(least, embeddings, labels)
+        turns["least"] = step(least_work, embeddings, labels)
         for run in turns.values():
             run()
         seconds = in_turn(turns, 2 if quick else 15)
-        how = f"{study}: {images} images, {per_class} a class, {dimensions} dimensions"
-        found[name] = (how + f", {views} views" * (views > 1), ratios(seconds["ours"], seconds["least"]))
-    order = sorted(found, key=lambda name: -sorted(found[name][1])[len(found[name][1]) // 2])[:10]
-    lines = ["| loss | batch | ÷ similarities and their gradient |", "|---|---|---:|"]
-    return lines + [f"| {name} | {found[name][0]} | {spread(found[name][1], 1)} |" for name in order]
+        size = f"{study}: {images} images, {per_class} per class, {dimensions} dimensions"
+        results[name] = (size + f", {views} views" * (views > 1), ratios(seconds["ours"], seconds["least"]))
+    order = sorted(results, key=lambda name: -sorted(results[name][1])[len(results[name][1]) // 2])[:10]
+    lines = ["| loss | batch | time ÷ least work |", "|---|---|---:|"]
+    return lines + [f"| {name} | {results[name][0]} | {spread(results[name][1], 1)} |" for name in order]
 
 
 def held(forward: Callable[[nn.Module, torch.Tensor], torch.Tensor], model: nn.Module, images: torch.Tensor) -> int:
-    """Bytes that a pass keeps for its gradient, the loss included; what is shared counts once."""
+    """Bytes kept for the gradient by a forward pass and its loss, without parameters. Shared storage counts once."""
     storages: dict[int, int] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -201,13 +201,13 @@ def held(forward: Callable[[nn.Module, torch.Tensor], torch.Tensor], model: nn.M
     loss = WithinPairLoss(build_loss(CONTRASTIVE, 2, 128), 32)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         value = loss(forward(model, images), labels)
-    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     value.backward()
-    return sum(size for storage, size in storages.items() if storage not in own)
+    return sum(size for storage, size in storages.items() if storage not in parameters)
 
 
 def multi_view() -> str:
-    """Memory of 8 passes x 8 masks ÷ that of 64 passes."""
+    """Memory of 8 passes × 8 masks ÷ memory of 64 passes."""
     from torchvision.models import resnet18
 
     model = nn.Sequential(resnet18(num_classes=128), nn.Dropout(0.1))
@@ -226,24 +226,25 @@ def section(quick: bool) -> str:
     lines = [
         "## Losses",
         "",
-        "Forward and backward, one thread, at the batch of the study. The ten slowest of ours, beside the least that a "
-        "loss of pairs has to do: the similarities of the batch, of every view, and their gradient.",
+        "Forward and backward pass, one thread, with the batch size of the study. The table shows our ten slowest "
+        "losses, compared with the least work of a loss of pairs: the similarities of the batch (in every view) and "
+        "their gradient.",
         "",
         *slowest(quick),
         "",
-        "The same values from loops as the definitions suggest them:",
+        "The same values computed by plain loops, written as the definitions suggest:",
         "",
-        *before_and_after(quick),
+        *compared_with_loops(quick),
         "",
-        f"{VIEWS} views for within-pair mining are 8 passes with 8 masks each. What they keep for the gradient "
-        f"(ResNet-18, 4 images of 32 × 32 pixels, the loss included) is {multi_view()} of what {VIEWS} passes keep.",
+        f"The {VIEWS} views of within-pair mining are 8 passes with 8 masks each. They keep {multi_view()} of the "
+        f"memory for the gradient that {VIEWS} passes keep (ResNet-18, 4 images of 32 × 32 pixels, the loss included).",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a shortened run whose figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="a shortened run; its figures mean nothing")
     print(section(parser.parse_args().quick))
 
 

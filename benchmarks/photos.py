@@ -1,4 +1,4 @@
-"""Photographs for the benchmarks: a folder of JPEG files with texture, 500 × 375 pixels like most of CUB-200-2011."""
+"""Generated photographs to measure with: textured JPEG files of 500 × 375 pixels, like most of CUB-200-2011."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ SIZE = (500, 375)
 
 
 def make_photos(root: Path, classes: int, per_class: int, size: tuple[int, int] = SIZE) -> Path:
-    """A folder a class, so that any program can read it; the same files each time."""
+    """A folder with one folder per class, which any program can read. The files are the same each time."""
     for label in range(classes):
         folder = root / f"class{label:03d}"
         folder.mkdir(parents=True)
@@ -19,7 +19,7 @@ def make_photos(root: Path, classes: int, per_class: int, size: tuple[int, int] 
 
 
 def photo(label: int, number: int, size: tuple[int, int]) -> Image.Image:
-    """Noise at several scales about the colour of the class: as hard for JPEG as a photograph."""
+    """Noise at several scales around the colour of the class: as hard to compress as a photograph."""
     generator = np.random.default_rng([label, number])
     width, height = size
     image = np.full((height, width, 3), generator.integers(64, 192, 3), np.float32)

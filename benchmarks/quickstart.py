@@ -1,7 +1,7 @@
-"""The quickstart on two cores: where its time goes, and whether a run should have one core or both.
+"""The quickstart on two cores: time per rule, and whether a run should use one core or both.
 
-Each arrangement makes the whole study anew from images that are packed already: two runs at a time with a thread each,
-which is the default on a CPU, and one at a time with two.
+Each arrangement makes the whole study again, from images that are already packed: two runs at a time with one thread
+each, which is the default on a CPU, and one run at a time with two threads.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ORDER = ("split", "train", "embed", "evaluate", "table", "figure", "page")
 
 
 def snakemake(folder: Path, *arguments: str) -> float:
-    """Seconds."""
+    """Run Snakemake and return the seconds it took."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
     command = [str(SNAKEMAKE), "--cores", "2", *arguments]
@@ -41,7 +41,7 @@ def snakemake(folder: Path, *arguments: str) -> float:
 
 
 def by_rule(logs: Path) -> Counter:
-    """Seconds of all jobs of each rule, from the benchmark files that Snakemake leaves beside the logs."""
+    """Seconds per rule, summed over its jobs, from the benchmark files that Snakemake writes beside the logs."""
     seconds: Counter = Counter()
     for path in logs.rglob("*.tsv"):
         rule = "figure" if path.parent.name == "figures" else path.stem.removesuffix("_epochs")
@@ -52,24 +52,24 @@ def by_rule(logs: Path) -> Counter:
 
 
 def draw(seconds: dict[str, Counter], path: Path) -> None:
-    """Bars: of each rule the time of all its jobs together, one colour an arrangement."""
+    """Bar chart: seconds per rule, summed over its jobs, with one colour per arrangement."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rules = [rule for rule in ORDER if any(found[rule] for found in seconds.values())]
+    rules = [rule for rule in ORDER if any(times[rule] for times in seconds.values())]
     figure, axes = plt.subplots(figsize=(7, 0.55 * len(rules) + 1.2), layout="constrained")
     height = 0.8 / len(seconds)
-    for place, (name, found) in enumerate(seconds.items()):
-        at = [number + (place - (len(seconds) - 1) / 2) * height for number in range(len(rules))]
+    for position, (name, times) in enumerate(seconds.items()):
+        y = [number + (position - (len(seconds) - 1) / 2) * height for number in range(len(rules))]
         bars = axes.barh(
-            at, [found[rule] for rule in rules], height, label=name, color=("#0072B2", "#E69F00")[place % 2]
+            y, [times[rule] for rule in rules], height, label=name, color=("#0072B2", "#E69F00")[position % 2]
         )
         axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8)
     axes.set_yticks(range(len(rules)), rules)
     axes.invert_yaxis()
-    axes.set_xlabel("seconds of all jobs of a rule together, two at a time where there are two cores for them")
+    axes.set_xlabel("seconds per rule, summed over its jobs (up to two jobs run at the same time)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,8 +83,8 @@ def measured(folder: Path, study: str, repeats: int) -> tuple[dict[str, list[flo
     rules: dict[str, Counter] = {}
     for _ in range(repeats):
         for name, arguments in ARRANGEMENTS.items():
-            for part in ("results", f"logs/{study}"):
-                shutil.rmtree(folder / part, ignore_errors=True)
+            for outputs in ("results", f"logs/{study}"):
+                shutil.rmtree(folder / outputs, ignore_errors=True)
             wall[name].append(snakemake(folder, *arguments, "--", study))
             rules.setdefault(name, by_rule(folder / "logs" / study))
     return wall, rules
@@ -96,38 +96,38 @@ def described(study: str, repeats: int, chart: Path, project: Path | None = None
         wall, rules = measured(folder, study, repeats)
     draw(rules, chart)
     ratio = [wide / default for wide, default in zip(wall[WIDE], wall[DEFAULT], strict=True)]
-    better = "the better one." if statistics.median(ratio) >= 1 else "**not the better one here**."
+    verdict = "the faster choice." if statistics.median(ratio) >= 1 else "**the slower choice here**."
     rows = [
-        f"| {rule} | " + " | ".join(f"{found[rule]:.0f}" for found in rules.values()) + " |"
+        f"| {rule} | " + " | ".join(f"{times[rule]:.0f}" for times in rules.values()) + " |"
         for rule in ORDER
-        if any(found[rule] for found in rules.values())
+        if any(times[rule] for times in rules.values())
     ]
     return f"""## A whole study
 
-`{study}` on two cores, images packed before; turns: {repeats}. One run at a time with two threads takes
+`{study}` on two cores, from packed images; turns: {repeats}. One run at a time with two threads takes
 {spread(ratio)} ×
-the time of two runs at a time with one thread each. The default on a CPU is one thread a run: {better}
-`cpu_threads` is a setting of its own, so that a result does not depend on how many cores there are; another number may
-give other last digits.
+the time of two runs at a time with one thread each. The default on a CPU is one thread per run: {verdict}
+`cpu_threads` is a separate key, so that a result does not depend on the number of cores; another number of threads
+may change the last digits.
 
-![Time by rule](images/{chart.name})
+![Seconds per rule](images/{chart.name})
 
-| seconds of all jobs of a rule | {" | ".join(rules)} |
+| seconds per rule, summed over its jobs | {" | ".join(rules)} |
 |---|{"---:|" * len(rules)}
 {chr(10).join(rows)}
 """
 
 
 def _copy(folder: Path) -> Path:
-    """The project without its results; images that are here already are linked."""
+    """A copy of the project without its results. Existing images and weights are hard-linked."""
     folder.mkdir()
-    for part in ("Snakefile", "config", "envs", "profiles", "workflow"):
-        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-        copy(ROOT / part, folder / part)
+    for name in ("Snakefile", "config", "envs", "profiles", "workflow"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
     shutil.copytree(ROOT / "resources" / "published", folder / "resources" / "published")
-    for part in ("datasets", "weights", "drop"):
-        if (ROOT / "resources" / part).is_dir():
-            shutil.copytree(ROOT / "resources" / part, folder / "resources" / part, copy_function=_link)
+    for name in ("datasets", "weights", "drop"):
+        if (ROOT / "resources" / name).is_dir():
+            shutil.copytree(ROOT / "resources" / name, folder / "resources" / name, copy_function=_link)
     return folder
 
 
@@ -142,7 +142,7 @@ def section(quick: bool) -> str:
     if not quick:
         return described("quickstart", 1, CHART)
     sys.path.insert(0, str(ROOT / "tests"))
-    from project import Project
+    from support.project import Project
 
     with tempfile.TemporaryDirectory() as temporary:
         project = Project.create(Path(temporary) / "project", classes=8, per_class=4)
@@ -151,10 +151,12 @@ def section(quick: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", default="quickstart", help="another study of config/studies, e.g. mlrc_tiny")
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--chart", type=Path, default=CHART)
-    parser.add_argument("--quick", action="store_true", help="the study of the tests")
+    parser.add_argument(
+        "--study", default="quickstart", help="a study of config/studies, e.g. mlrc_tiny (default: quickstart)"
+    )
+    parser.add_argument("--repeats", type=int, default=1, help="turns (default: 1)")
+    parser.add_argument("--chart", type=Path, default=CHART, help="where to save the bar chart")
+    parser.add_argument("--quick", action="store_true", help="the small study of the tests; its figures mean nothing")
     options = parser.parse_args()
     print(section(quick=True) if options.quick else described(options.study, options.repeats, options.chart))
 

@@ -1,6 +1,6 @@
-"""All benchmarks, each in a process of its own, as one page: docs/performance.md.
+"""All performance measurements, each in its own process, as one page: docs/performance.md.
 
-A benchmark that fails says so in its place, and the others go on.
+If a measurement fails, its section says so, and the others continue.
 """
 
 import argparse
@@ -21,46 +21,46 @@ GOAL = "- Goal: "
 
 
 def machine() -> str:
-    """What the figures depend on; nothing that tells whose machine it is."""
+    """Processor, system and package versions; nothing that identifies the machine."""
     try:
         models = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
     except OSError:
         models = []
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = []
+    versions = []
     for package in PACKAGES:
         try:
-            found.append(f"{package} {version(package)}")
+            versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
     model = models[0] if models else platform.processor() or platform.machine()
-    return f"{model}, {cores} cores; {platform.system()}, Python {platform.python_version()}, {', '.join(found)}"
+    return f"{model}, {cores} cores; {platform.system()}, Python {platform.python_version()}, {', '.join(versions)}"
 
 
 def run(name: str, quick: bool) -> str:
-    """The Markdown of one benchmark, or why there is none."""
+    """The Markdown of one measurement, or the reason of its failure."""
     command = [sys.executable, str(FOLDER / f"{name}.py"), *(["--quick"] if quick else [])]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, cwd=FOLDER.parent, env=environment, capture_output=True, text=True)
     start = done.stdout.find("## ")
     if done.returncode or start < 0:
-        last = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()[-1]
-        return f"## {name}\n\n**This benchmark failed**: {last}\n"
+        reason = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        return f"## {name}\n\n**This measurement failed**: {reason}\n"
     return done.stdout[start:].strip() + "\n"
 
 
 def assembled(sections: list[str], about: str, date: datetime.date, busy: float, quick: bool) -> str:
     goals = [line.removeprefix(GOAL) for text in sections for line in text.splitlines() if line.startswith(GOAL)]
-    failed = sum("**This benchmark failed**" in text for text in sections)
-    warning = "**A try with `--quick`: these figures mean nothing.**\n\n" if quick else ""
+    failed = sum("**This measurement failed**" in text for text in sections)
+    warning = "**Made with `--quick`: these figures mean nothing.**\n\n" if quick else ""
     return f"""# Performance
 
-{warning}Written by `make bench` on {date:%-d %B %Y}. Everything is a ratio to a peer or a limit that was measured in
-turn with it, as the median of its turns and (least–most); a time in seconds is no claim, only a size.
+{warning}Written by `make bench` on {date:%-d %B %Y}. Every claim is a ratio to a peer or a limit that was measured in
+alternation with it: the median of the turns (min–max). Times in seconds only show the order of magnitude.
 
-{about}. Load before it began: {busy:.1f}.{f" {failed} benchmark(s) failed, see below." if failed else ""}
+{about}. Load average before the start: {busy:.1f}.{f" {failed} measurement(s) failed, see below." if failed else ""}
 
-| goal | |
+| goal | measured |
 |---|---|
 {chr(10).join(_row(line) for line in goals)}
 
@@ -68,15 +68,15 @@ turn with it, as the median of its turns and (least–most); a time in seconds i
 
 
 def _row(line: str) -> str:
-    what, _, found = line.partition(". ")
-    return f"| {what} | {found} |"
+    name, _, result = line.partition(". ")
+    return f"| {name} | {result} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help=f"default: all of {', '.join(SECTIONS)}")
-    parser.add_argument("--quick", action="store_true", help="shortened: shows that they work; printed, not written")
-    parser.add_argument("--output", type=Path, help="where the page goes (default: docs/performance.md)")
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help=f"default: {', '.join(SECTIONS)}")
+    parser.add_argument("--quick", action="store_true", help="shortened runs, printed instead of written")
+    parser.add_argument("--output", type=Path, help="file to write (default: docs/performance.md)")
     options = parser.parse_args()
     busy, texts = os.getloadavg()[0], []
     for name in options.sections or [name for name in SECTIONS if (FOLDER / f"{name}.py").exists()]:
@@ -88,7 +88,7 @@ def main() -> None:
         print(page)
     else:
         output.write_text(page, encoding="utf-8")
-    if any("**This benchmark failed**" in text for text in texts):
+    if any("**This measurement failed**" in text for text in texts):
         sys.exit(1)
 
 

@@ -1,8 +1,8 @@
-"""Retrieval metrics beside pytorch-metric-learning's AccuracyCalculator and beside nothing but the matrix product.
+"""Retrieval metrics, compared with pytorch-metric-learning's AccuracyCalculator and with the bare matrix product.
 
-All three see the same embeddings: clusters on the unit sphere with a decaying spectrum, in the order of classes, as a
-test set is. Each size is measured in a process of its own, in turn; memory in one process each, above what it holds
-when the embeddings are there and the libraries have been used once.
+All three get the same embeddings: clusters on the unit sphere with a decaying spectrum, sorted by class as a test
+set is. Each size runs in its own process, where the three alternate. For memory each program gets its own process: the
+value is the peak above what the process holds with the embeddings loaded and the libraries used once.
 """
 
 import argparse
@@ -20,22 +20,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scrip
 METRICS = {"P@1": "precision_at_1", "RP": "r_precision", "MAP@R": "mean_average_precision_at_r"}
 DIMENSIONS, STRIP = 512, 1024
 
-# name: images, classes, threads, repeats, queries (the first so many search the others; 0: each searches all others)
+# name: images, classes, threads, repeats, queries (these search the other images; 0: every image searches all others)
 SIZES = {
-    "CUB, 5,924, R ≈ 58": (5924, 100, 1, 7, 0),
-    "CUB, 5,924, R ≈ 58, 2 threads": (5924, 100, 2, 7, 0),
-    "20,000, R = 9": (20000, 2000, 1, 3, 0),
-    "20,000, R = 9, 2 threads": (20000, 2000, 2, 3, 0),
-    "SOP, 60,502, R ≤ 11, 2 threads": (60502, 11316, 2, 2, 0),
-    "8,000 in a gallery of 12,000, R ≈ 6": (20000, 2000, 1, 3, 8000),
+    "CUB, 5,924 images, R ≈ 58": (5924, 100, 1, 7, 0),
+    "CUB, 5,924 images, R ≈ 58, 2 threads": (5924, 100, 2, 7, 0),
+    "20,000 images, R = 9": (20000, 2000, 1, 3, 0),
+    "20,000 images, R = 9, 2 threads": (20000, 2000, 2, 3, 0),
+    "SOP, 60,502 images, R ≤ 11, 2 threads": (60502, 11316, 2, 2, 0),
+    "8,000 queries, gallery of 12,000, R ≈ 6": (20000, 2000, 1, 3, 8000),
 }
-QUICK = {"1,500, R ≈ 14": (1500, 100, 1, 1, 0), "600 in a gallery of 900": (1500, 100, 1, 1, 600)}
+QUICK = {"1,500 images, R ≈ 14": (1500, 100, 1, 1, 0), "600 queries, gallery of 900": (1500, 100, 1, 1, 600)}
 
 
 def embeddings(images: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     labels = np.sort(np.arange(images) % classes)
-    if images // classes < 8:  # as uneven as SOP: 2 to 12 images a class
+    if images // classes < 8:  # as uneven as SOP: 2 to 12 images per class
         sizes = rng.integers(2, 13, size=images)
         labels = np.repeat(np.arange(images), sizes)[:images]
     scale = (1 + np.arange(DIMENSIONS)) ** -0.6
@@ -50,22 +50,22 @@ def embeddings(images: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contestants(x: np.ndarray, labels: np.ndarray, queries: int) -> dict[str, Callable[[], object]]:
-    """The same question to each; the product has nothing to say about it."""
+    """The three programs on the same data. The product computes no metric."""
     import torch
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
     from recheck.evaluation.metrics import evaluate
 
     calculator = AccuracyCalculator(include=tuple(METRICS.values()), k="max_bin_count", device=torch.device("cpu"))
-    asking, gallery = (x[:queries], x[queries:]) if queries else (x, x)
-    sides = [(asking, labels[:queries]), (gallery, labels[queries:])] if queries else [(x, labels)]
+    query_side, gallery = (x[:queries], x[queries:]) if queries else (x, x)
+    sides = [(query_side, labels[:queries]), (gallery, labels[queries:])] if queries else [(x, labels)]
     arrays = [array for side in sides for array in side]
     tensors = [torch.from_numpy(array) for array in arrays]
 
     def product() -> None:
         strip = np.empty((STRIP, len(gallery)), dtype=np.float32)
-        for start in range(0, len(asking), STRIP):
-            rows = asking[start : start + STRIP]
+        for start in range(0, len(query_side), STRIP):
+            rows = query_side[start : start + STRIP]
             np.matmul(rows, gallery.T, out=strip[: len(rows)])
 
     def ours() -> dict[str, float]:
@@ -78,7 +78,7 @@ def contestants(x: np.ndarray, labels: np.ndarray, queries: int) -> dict[str, Ca
 
 
 def status(field: str) -> float:
-    """MB, as Linux says about this process."""
+    """A field of /proc/self/status, in MB."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
 
@@ -92,7 +92,7 @@ def measure(images: int, classes: int, threads: int, repeats: int, queries: int,
     faiss.omp_set_num_threads(threads)
     threadpool_limits(threads)
     x, labels = embeddings(images, classes)
-    if queries:  # every class on both sides
+    if queries:  # mixed, so that every class is on both sides
         order = np.random.default_rng(1).permutation(images)
         order[:queries].sort()
         order[queries:].sort()
@@ -100,7 +100,7 @@ def measure(images: int, classes: int, threads: int, repeats: int, queries: int,
     if memory_of:
         contestants(x[:300], np.arange(300) // 10, 0)[memory_of]()
         function = contestants(x, labels, queries)[memory_of]
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        Path("/proc/self/clear_refs").write_text("5")  # resets the recorded peak
         before = status("VmRSS")
         function()
         return {"memory": status("VmHWM") - before}
@@ -118,9 +118,8 @@ def measure(images: int, classes: int, threads: int, repeats: int, queries: int,
     seconds = in_turn({name: timed(name) for name in functions}, repeats)
     for name, key in METRICS.items():
         if abs(values["ours"][name] - values["theirs"][key]) > 1e-4:
-            sys.exit(
-                f"{name} is {values['ours'][name]} by ours and {values['theirs'][key]} by theirs: not the same work"
-            )
+            ours, theirs = values["ours"][name], values["theirs"][key]
+            sys.exit(f"{name}: Recheck gives {ours}, AccuracyCalculator gives {theirs}; they must agree.")
     return {"seconds": seconds, "processor": processor}
 
 
@@ -133,49 +132,54 @@ def in_a_process(*arguments: object) -> dict:
 
 
 def measured(name: str, settings: tuple[int, ...]) -> tuple[str, list[str]]:
-    """A row of the table, and whether it meets the goals (by the clock)."""
+    """A row of the table and its goals, which are judged by the clock."""
     times = in_a_process(*settings)
     memory = {who: in_a_process(*settings, who)["memory"] for who in ("ours", "theirs")}
     cells, goals, gallery = [], [], settings[-1] > 0
     for clock in ("seconds", "processor"):
-        of = times[clock]
-        faster, share = ratios(of["theirs"], of["ours"]), ratios(of["ours"], of["product"])
-        cells += [spread(faster), spread(share)]
+        seconds = times[clock]
+        speed_up = ratios(seconds["theirs"], seconds["ours"])
+        to_product = ratios(seconds["ours"], seconds["product"])
+        cells += [spread(speed_up), spread(to_product)]
         if clock == "seconds":
             if not gallery:
-                goals.append(goal(f"{name}: AccuracyCalculator ÷ ours", faster, 2.5))
-            goals.append(goal(f"{name}: ours ÷ product", share, 1.1 if gallery else 0.7, least=False))
-    of_memory = memory["ours"] / memory["theirs"]
-    goals.append(goal(f"{name}: our memory ÷ AccuracyCalculator's", [of_memory], 0.25, least=False))
-    return f"| {name} | {' | '.join(cells)} | {of_memory:.2f} |", goals
+                goals.append(goal(f"{name}: speed-up over AccuracyCalculator", speed_up, 2.5))
+            goals.append(goal(f"{name}: time ÷ product", to_product, 1.1 if gallery else 0.7, at_least=False))
+    memory_ratio = memory["ours"] / memory["theirs"]
+    goals.append(goal(f"{name}: memory ÷ AccuracyCalculator's", [memory_ratio], 0.25, at_least=False))
+    return f"| {name} | {' | '.join(cells)} | {memory_ratio:.2f} |", goals
 
 
 def section(quick: bool) -> str:
-    found = [measured(name, settings) for name, settings in (QUICK if quick else SIZES).items()]
+    results = [measured(name, settings) for name, settings in (QUICK if quick else SIZES).items()]
     lines = [
         "## Retrieval metrics",
         "",
-        "P@1, RP and MAP@R of 512 dimensions. *AccuracyCalculator* is pytorch-metric-learning's, with faiss on the "
-        "CPU, the *product* nothing but all inner products in float32, in strips. All get the same number of threads, "
-        "one unless said otherwise. Median (least–most) of the turns; by the clock, and by processor time, which other "
-        "programs disturb less. Memory is the peak above the embeddings.",
+        "P@1, RP and MAP@R of embeddings with 512 dimensions; R is the number of other images of the query's class.",
         "",
-        "| images | AccuracyCalculator ÷ ours | ours ÷ product | AccuracyCalculator ÷ ours, processor "
-        "| ours ÷ product, processor | our memory ÷ AccuracyCalculator's |",
+        "- *AccuracyCalculator* is pytorch-metric-learning's, with faiss on the CPU.",
+        "- The *product* is only the matrix of all inner products in float32, computed in strips.",
+        "- All use the same number of threads: one, if the row does not name another number.",
+        "- Times are by the clock and by CPU time, which other programs disturb less.",
+        "- Memory is the peak above the embeddings.",
+        "",
+        "| test set | speed-up over AccuracyCalculator | time ÷ product | speed-up, CPU time "
+        "| time ÷ product, CPU time | memory ÷ AccuracyCalculator's |",
         "|---|---:|---:|---:|---:|---:|",
-        *(row for row, _ in found),
+        *(row for row, _ in results),
         "",
-        *(goal for _, goals in found for goal in goals),
+        *(goal for _, goals in results for goal in goals),
         "",
-        "Half of the products, with whole blocks on the diagonal, is 0.56 of all of them at 5,924 images; what is left "
-        "to 0.7 is too little for choosing and ordering 67 of 5,924 for each. The larger the set, the less that is.",
+        "Where every image searches all others, half of the products is enough. With whole blocks on the diagonal this "
+        "is 0.56 of them at 5,924 images. The rest, up to 0.7, is too little time to choose and order 67 of 5,924 "
+        "neighbours per image. The larger the set, the smaller that share.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a shortened run whose figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="a shortened run; its figures mean nothing")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

@@ -1,7 +1,7 @@
-"""Start-up: what a job costs before and beside its work, by the jobs of a study that is too small to have any.
+"""Start-up: the cost of a job besides its work, measured on the jobs of a study with almost no work.
 
-The study of the tests is run once, Snakemake keeps the scripts that it starts, and each kind of script is started
-again, in turn with an interpreter that does nothing but import the libraries without which that job can't be done.
+The study of the tests runs once, and Snakemake keeps the scripts that it starts. Then one script per kind of job is
+started again, in alternation with a Python that only imports the libraries that the job cannot do without.
 """
 
 import json
@@ -16,8 +16,8 @@ from pathlib import Path
 from timing import in_turn, main, processor, ratios, spread
 
 ROOT = Path(__file__).resolve().parents[1]
-# kind of job: what it can't be done without
-LEAST = {
+# kind of job → libraries that it cannot do without
+REQUIRED = {
     "index": "pandas",
     "pack": "pandas, PIL.Image",
     "split": "pandas",
@@ -33,7 +33,7 @@ MODULE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
 
 
 def environment() -> dict[str, str]:
-    """As Snakemake starts a job with one thread."""
+    """The environment of a job that Snakemake starts with one thread."""
     unwanted = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {key: value for key, value in os.environ.items() if key not in unwanted} | threads
@@ -49,8 +49,8 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def scripts(folder: Path) -> dict[str, Path]:
-    """One kept script of each kind; of the runs, the same one."""
-    found: dict[str, Path] = {}
+    """One kept script per kind of job; `train` and `embed` are of the same run."""
+    kept: dict[str, Path] = {}
     for path in sorted(folder.glob(".snakemake/scripts/*.py")):
         kind = path.name.split(".")[-2]
         text = path.read_text(encoding="utf-8")
@@ -58,12 +58,12 @@ def scripts(folder: Path) -> dict[str, Path]:
             continue
         if kind in ("train", "embed") and f"{RUN}/model" not in text:
             continue
-        found.setdefault(kind, path)
-    return {kind: found[kind] for kind in LEAST if kind in found}
+        kept.setdefault(kind, path)
+    return {kind: kept[kind] for kind in REQUIRED if kind in kept}
 
 
 def imported(folder: Path, script: Path) -> tuple[Counter, int]:
-    """Seconds of a job's imports by package, and the number of modules."""
+    """Seconds of a job's imports per package, and the number of imported modules."""
     lines = MODULE.findall(python(folder, "-X", "importtime", str(script)).stderr)
     seconds: Counter = Counter()
     for microseconds, module in lines:
@@ -73,7 +73,7 @@ def imported(folder: Path, script: Path) -> tuple[Counter, int]:
 
 def section(quick: bool) -> str:
     sys.path.insert(0, str(ROOT / "tests"))
-    from project import Project
+    from support.project import Project
 
     repeats = 1 if quick else 5
     with tempfile.TemporaryDirectory() as temporary:
@@ -84,11 +84,11 @@ def section(quick: bool) -> str:
         for kind, script in scripts(folder).items():
             functions = {
                 "job": lambda script=script: python(folder, str(script)),
-                "least": lambda kind=kind: python(folder, "-c", f"import {LEAST[kind]}"),
+                "imports": lambda kind=kind: python(folder, "-c", f"import {REQUIRED[kind]}"),
             }
             seconds = in_turn(functions, repeats, clock=processor)
-            to_least = ratios(seconds["job"], seconds["least"])
-            rows.append(f"| {kind} | {spread(seconds['job'])} | {LEAST[kind]} | {spread(to_least)} |")
+            to_imports = ratios(seconds["job"], seconds["imports"])
+            rows.append(f"| {kind} | {spread(seconds['job'])} | {REQUIRED[kind]} | {spread(to_imports)} |")
         script = scripts(folder)["train"]
         packages, modules = imported(folder, script)
         body = json.loads((folder / RUN / "run.json").read_text(encoding="utf-8"))["wall_seconds"]
@@ -96,15 +96,15 @@ def section(quick: bool) -> str:
     shares = ", ".join(f"{name} {share / total:.0%}" for name, share in packages.most_common(6))
     return f"""## Start-up
 
-Jobs of a study of letters with six training steps a run: almost nothing but their start. Seconds of the processor,
-beside those of a Python that only imports the libraries without which the job can't be done; {repeats} turns.
+Jobs of a small study of letters, with six training steps per run: almost all of their time is start-up. The CPU time is
+compared with a Python that only imports the libraries that the job cannot do without; {repeats} turns.
 
-| job | processor s | least | ÷ least |
+| job | CPU seconds | imports compared with | ÷ imports |
 |---|---:|---|---:|
 {chr(10).join(rows)}
 
-A training job imports {modules} modules. Of the time that takes: {shares}.
-What comes after its imports (reading data, building the network, training, evaluating and saving) took {body} s.
+A training job imports {modules} modules. Share of the import time: {shares}.
+After the imports, everything else (reading data, building the network, training, evaluating, saving) took {body} s.
 """
 
 

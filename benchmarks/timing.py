@@ -1,4 +1,4 @@
-"""What the benchmarks share: things are measured in turn, in one process, and given as ratios with their spread."""
+"""Helpers of the performance measurements: measure in turn in one process, report ratios with their spread."""
 
 import argparse
 import resource
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 def in_turn(
     functions: Mapping[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds of each function, ``repeats`` times: one after the other, so that a busy moment meets all of them."""
+    """Seconds per function and turn. The functions alternate, so that a busy moment of the machine affects all."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
@@ -21,32 +21,31 @@ def in_turn(
 
 
 def processor() -> float:
-    """Seconds of the processor for this process and those it has waited for, less disturbed by others."""
-    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+    """CPU seconds of this process and its finished children. Other programs disturb it less than the clock."""
+    process, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return process.ru_utime + process.ru_stime + children.ru_utime + children.ru_stime
 
 
-def ratios(of: list[float], to: list[float]) -> list[float]:
-    """Of each turn its own ratio."""
-    return [mine / other for mine, other in zip(of, to, strict=True)]
+def ratios(numerators: list[float], denominators: list[float]) -> list[float]:
+    """One ratio per turn."""
+    return [above / below for above, below in zip(numerators, denominators, strict=True)]
 
 
 def spread(values: list[float], digits: int = 2) -> str:
-    """Median (least–most)."""
+    """Median (min–max)."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
 
 
-def goal(what: str, values: list[float], limit: float, least: bool = True, digits: int = 2) -> str:
-    """A line that says whether the median meets a goal (``least``: a lower limit); the report collects them."""
+def goal(name: str, values: list[float], limit: float, at_least: bool = True, digits: int = 2) -> str:
+    """A line that says whether the median meets the limit. report.py collects these lines at the top of the page."""
     value = statistics.median(values)
-    met = value >= limit if least else value <= limit
-    return (
-        f"- Goal: {what} {'≥' if least else '≤'} {limit:g}. {spread(values, digits)}: {'met' if met else '**missed**'}."
-    )
+    met = value >= limit if at_least else value <= limit
+    sign, verdict = "≥" if at_least else "≤", "met" if met else "**missed**"
+    return f"- Goal: {name} {sign} {limit:g}. {spread(values, digits)}: {verdict}."
 
 
 def main(section: Callable[[bool], str], description: str | None) -> None:
-    """The command line of a benchmark without options of its own."""
+    """Command line of a measurement that has no option but ``--quick``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a shortened run that shows that it works")
+    parser.add_argument("--quick", action="store_true", help="a shortened run; its figures mean nothing")
     print(section(parser.parse_args().quick))

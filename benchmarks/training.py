@@ -1,7 +1,8 @@
-"""Training: our engine from packed images to optimisers, beside two others with the same model, loss and batches.
+"""Training: a whole run of our engine, compared with two others that use the same model, loss and batch size.
 
-*In memory* is the limit: the same steps on batches that are ready before the clock starts. ``MetricLossOnly`` is
-pytorch-metric-learning's trainer on a folder of JPEG files, with torchvision's transforms and as many loader processes.
+*Batches in memory* is the limit: the same steps on batches that are ready before the clock starts. ``MetricLossOnly``
+is pytorch-metric-learning's trainer on a folder of JPEG files, with torchvision's transforms and the same number of
+loader processes.
 """
 
 import logging
@@ -35,7 +36,7 @@ LITE = "efficientnet_lite0"
 
 
 def configuration(setting: "Setting") -> dict[str, Any]:
-    """A row of the quickstart, which has a small backbone, on photographs with a shorter side of 256 pixels."""
+    """Settings of a quickstart row (which has a small backbone) on photographs with a shorter side of 256 pixels."""
     files = Files(*(names_in([ROOT / "config" / folder]) for folder in ("studies", "methods")))
     row = load_study("quickstart", files).run("emoji", "contrastive").training
     crop = {"random_resized_crop": {"size": setting.crop, "scale": [0.16, 1.0], "ratio": [0.75, 1.333]}}
@@ -52,7 +53,7 @@ def configuration(setting: "Setting") -> dict[str, Any]:
 
 
 def fold(folder: Path) -> FoldData:
-    """Opened anew, so that every image's checksum is compared again."""
+    """The training data, opened again so that the run verifies every checksum."""
     images = PackedImages(folder / "packed")
     labels = np.loadtxt(folder / "labels.txt", dtype=np.int64)
     return FoldData(images, labels, {"train": np.arange(len(labels))})
@@ -71,7 +72,7 @@ def make_run(folder: Path, row: dict[str, Any], workers: int = 0) -> Run:
 
 
 def in_memory(run: Run, steps: int) -> Any:
-    """The same steps with nothing around them; the batches are made now."""
+    """A function that runs the same steps and nothing else. The batches are made here, before it is timed."""
     run.model.train()
     batches = list(run._remaining_batches()) if steps else []
     while len(batches) < steps:
@@ -91,7 +92,7 @@ def in_memory(run: Run, steps: int) -> Any:
 
 
 def metric_loss_only(run: Run, folder: Path, workers: int) -> Any:
-    """pytorch-metric-learning's trainer, with our model, loss and settings of the optimiser."""
+    """A function that runs pytorch-metric-learning's trainer with our model, loss and learning rates."""
     from pytorch_metric_learning.samplers import MPerClassSampler
     from pytorch_metric_learning.trainers import MetricLossOnly
     from torchvision import transforms
@@ -126,7 +127,7 @@ def metric_loss_only(run: Run, folder: Path, workers: int) -> Any:
 
 
 class Setting(NamedTuple):
-    """What is measured: pixels of a side, steps of the one epoch, loader processes, the network."""
+    """One measurement: side of the images in pixels, steps of the epoch, loader processes, network."""
 
     crop: int
     steps: int
@@ -145,7 +146,7 @@ QUICK = (Setting(32, 2, 0),)
 
 
 def measured(folder: Path, setting: Setting, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each turn."""
+    """Seconds per program and turn."""
     row, wall = configuration(setting), {}
     for _ in range(repeats):
         functions = {
@@ -167,7 +168,7 @@ def section(quick: bool) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare(folder, classes, per_class)
-        make_run(folder, configuration(QUICK[0])).train()  # what is imported and allocated once
+        make_run(folder, configuration(QUICK[0])).train()  # imports and allocations that happen once
         for setting in QUICK if quick else SETTINGS:
             wall = measured(folder, setting, repeats)
             memory, library = ratios(wall["memory"], wall["ours"]), ratios(wall["library"], wall["ours"])
@@ -182,15 +183,17 @@ def section(quick: bool) -> str:
             rows.append(f"| {' | '.join(map(str, columns))} | {spread(memory)} | {spread(library)} |")
             if setting.workers == 0 and setting.steps != 10:
                 size = f"{setting.backbone}, {setting.crop} × {setting.crop} pixels, no loader process"
-                goals.append(goal(f"images/s ÷ batches in memory, {size}", memory, 0.95))
-                goals.append(goal(f"images/s ÷ MetricLossOnly on JPEG files, {size}", library, 1.5))
+                goals.append(goal(f"images/s relative to batches in memory, {size}", memory, 0.95))
+                goals.append(goal(f"images/s relative to MetricLossOnly on JPEG files, {size}", library, 1.5))
     return f"""## Training
 
-The contrastive loss of the quickstart with its EfficientNet-Lite0, and with a network of a third of its cost; batches
-of {BATCH}, one thread, {repeats} turns. The images are JPEG files of 500 × 375 pixels, brought to a shorter side of
-{SHORTER}, of which a random part is taken: 64 × 64 as in the quickstart, 32 × 32 as in the studies in miniature. Ours
-is a whole run of one epoch without evaluations: checksums of the packed images, augmentation, events, and its state
-saved at the end. `mlrc` has epochs of 100 steps, the quickstart of ten.
+Batches of {BATCH}, one thread, {repeats} turns.
+
+- **Network.** EfficientNet-Lite0 with the contrastive loss, as in the quickstart, and one with a third of its cost.
+- **Images.** JPEG files of 500 × 375 pixels, resized to a shorter side of {SHORTER}. The random crop is 64 × 64, as in
+  the quickstart, or 32 × 32, as in most of the `_tiny` studies.
+- **Run.** One whole epoch without evaluation: checksums of the packed images, augmentation, events, and saving the
+  state at the end. An epoch of `mlrc` has 100 steps, one of the quickstart ten.
 
 | network | pixels | steps | loader processes | images/s | ÷ batches in memory | ÷ MetricLossOnly on JPEG files |
 |---|---|---:|---:|---:|---:|---:|
@@ -198,10 +201,10 @@ saved at the end. `mlrc` has epochs of 100 steps, the quickstart of ten.
 
 {chr(10).join(goals)}
 
-The state costs the same whatever the epoch, which shows where that has only ten steps. What packing saves is the time
-of decoding, about 4 ms an image here: the longer the network takes, the less that is of the whole. Loader processes
-hide the time that images take only while a core has nothing else to do. With a run on each core none has, so the
-default on a CPU is no loader process (`workers`: a job's threads minus one).
+- Saving the state costs the same for every epoch, so it shows most in an epoch of only ten steps.
+- Packing saves the time of decoding, about 4 ms per image here. The slower the network, the smaller that share.
+- Loader processes hide the loading time only while a core is idle. With one run per core none is, so the default on a
+  CPU is no loader process (`workers`: a job's threads minus one).
 """
 
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from project import ROOT, Project
+from support.project import ROOT, Project
 
 
 def pytest_configure():

@@ -1,7 +1,8 @@
 """`make torture`: the whole fault campaign, as a Markdown table of what was tried, what survived and what was lost.
 
-Kills at random moments through the real command line (kills.py), then tests/faults with many more examples than every
-day. `make torture TORTURE="--minutes 10 --seed 3"` gives options. The exit code is 0 if nothing was lost.
+Kills at random moments through the real command line (support/faults/kills.py), then tests/faults with many more
+examples than every day. `make torture TORTURE="--minutes 10 --seed 3"` gives options. The exit code is 0 if nothing was
+lost.
 """
 
 import argparse
@@ -15,9 +16,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import kills
 import pytest
-from project import ROOT, Project
+
+from support.faults import kills
+from support.project import ROOT, Project
 
 PER_ROUND = 38
 NOT_COPIED = (".git", ".venv", ".snakemake", "results", "logs")

@@ -4,9 +4,10 @@ import json
 import os
 from pathlib import Path
 
-import kills
 import pytest
 from filelock import FileLock
+
+from support.faults import kills
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from glyphs import make_glyphs
 from PIL import Image
 
 from recheck.data.folder import parse_folder
@@ -27,6 +26,7 @@ from recheck.report import style
 from recheck.training import toy
 from recheck.training.checkpoint import StateFile
 from recheck.training.history import write_history
+from support.datasets.glyphs import make_glyphs
 
 DISK, SIZE = Path("disk"), 1 << 20
 torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""What a user sees who makes a mistake: one sentence that names the file or key, and no half-written file."""
+"""After a user's mistake: one message that names the file or key, and no incomplete file."""
 
 import hashlib
 import http.server
@@ -13,15 +13,15 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["leters"], "There is no study 'leters'; did you mean 'letters'?"),
-        (["leters_so_far"], "There is no study 'leters_so_far'; did you mean 'letters_so_far'?"),
-        (["letters_published"], "config/studies/letters.yaml names no 'published' values"),
-        (["--config", "study=leters"], "There is no study 'leters'; did you mean 'letters'?"),
+        (["leters"], "Unknown study 'leters'; did you mean 'letters'?"),
+        (["leters_so_far"], "Unknown study 'leters_so_far'; did you mean 'letters_so_far'?"),
+        (["letters_published"], "config/studies/letters.yaml has no 'published' values"),
+        (["--config", "study=leters"], "Unknown study 'leters'; did you mean 'letters'?"),
         (["--config", "methods=[tripplet]"], "has no row 'tripplet'; did you mean 'triplet'?"),
         (["results/letters/glyphs/tripplet/seed0/separated.json"], "no row 'tripplet'; did you mean 'triplet'?"),
         (
             ["data", "--config", "datasets=[glyph]"],
-            "config 'datasets': there is no dataset 'glyph'; did you mean 'glyphs'?",
+            "config 'datasets': unknown dataset 'glyph'; did you mean 'glyphs'?",
         ),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
         (["--config", "device=gpu"], "'device' is str 'gpu'; did you mean 'cpu'? Known: auto, cpu, cuda."),
@@ -51,21 +51,21 @@ def test_command_line(fresh, arguments, sentence):
             "epochs: two",
             "'protocol.schedule.epochs' must be of type integer, found str",
         ),
-        ("studies/letters", "metric: MAP@R", "metric: MAP@Q", "There is no metric 'MAP@Q': did you mean 'MAP@R'?"),
+        ("studies/letters", "metric: MAP@R", "metric: MAP@Q", "Unknown metric 'MAP@Q'; did you mean 'MAP@R'?"),
         (
             "studies/letters",
             "label: Triplet",
             "label: Triplet\n    datasets: {glyph: {loss: {margin: 0.5}}}",
-            "row 'triplet' has no hyper-parameters for 'glyphs', only for glyph: add 'methods.triplet",
+            "row 'triplet' has no hyper-parameters for 'glyphs', only for glyph. Add 'methods.triplet",
         ),
         (
             "studies/letters",
             "loss: {class: ProxyNCALoss}",
             "loss: {class: TripletMarginLoss}\n    miner: {class: MultiSimilarityMiner}",
-            "row 'proxy_nca': the miner 'MultiSimilarityMiner' looks for images of the same class",
+            "row 'proxy_nca': the miner 'MultiSimilarityMiner' needs several images per class in a batch",
         ),
         ("studies/letters", ", folds: 2}", "}", "key 'folds' is missing in 'protocol.split'"),
-        ("studies/letters", "glyphs: {}", "glyph: {}", "there is no dataset 'glyph'; did you mean 'glyphs'?"),
+        ("studies/letters", "glyphs: {}", "glyph: {}", "unknown dataset 'glyph'; did you mean 'glyphs'?"),
         ("studies/letters", "ProxyNCALoss", "ProxyNCALos", "did you mean 'ProxyNCALoss'?"),
         ("studies/letters", "resized_crop: {size", "resize_crop: {size", "did you mean 'random_resized_crop'?"),
         ("datasets/glyphs", "parser:", "praser:", "unknown key 'praser'; did you mean 'parser'?"),
@@ -82,7 +82,7 @@ def test_files(fresh, file, old, new, sentence):
 def test_a_study_with_the_name_of_a_variant(fresh):
     fresh.write("config/studies/letters_so_far.yaml", fresh.read("config/studies/letters.yaml"))
     output = fresh.fail("--cores", "1")
-    assert "letters_so_far.yaml: 'letters_so_far' is a target of study 'letters' already; rename the file." in output
+    assert "letters_so_far.yaml: 'letters_so_far' is already a target of study 'letters'. Rename this file." in output
     assert "Traceback" not in output
 
 
@@ -93,10 +93,10 @@ def test_a_study_with_the_name_of_a_variant(fresh):
         ("document: []", "unknown key 'document'; did you mean 'documents'?"),
         ("documents: [{source: A, values: {glyphs: {triplet: {seperated: {P@1: 1}}}}}]", "did you mean 'separated'?"),
         ("documents: [{source: A, values: {glyphs: {triplet: {separated: {P@1: 59 %}}}}}]", "must be of type number"),
-        ("documents: [{source: A, values: {letters: {}}}]", "so there is nothing to quote"),
+        ("documents: [{source: A, values: {letters: {}}}]", "has no values for any dataset and row of study 'letters'"),
     ],
 )
-def test_published_values_that_are_not_what_they_should_be(fresh, text, sentence):
+def test_invalid_published_values(fresh, text, sentence):
     fresh.write("resources/published/letters.yaml", text)
     fresh.edit("config/studies/letters.yaml", "title: Letters", "title: Letters\npublished: letters.yaml")
     output = fresh.fail("--cores", "1", "letters_published")
@@ -113,7 +113,7 @@ def test_published_values_that_are_not_what_they_should_be(fresh, text, sentence
         ("parser: folder", "parser: folder\nexpected: {images: 61}", PACK, "61"),
     ],
 )
-def test_dataset_that_is_not_what_it_says(fresh, old, new, target, sentence):
+def test_a_dataset_that_does_not_match_its_yaml(fresh, old, new, target, sentence):
     fresh.edit("config/datasets/glyphs.yaml", old, new)
     output = fresh.fail("--cores", "1", target)
     assert sentence in output
@@ -123,13 +123,13 @@ def test_dataset_that_is_not_what_it_says(fresh, old, new, target, sentence):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("margin: 0.1", "margn: 0.1", "loss 'TripletMarginLoss' has no argument 'margn'; did you mean 'margin'?"),
+        ("margin: 0.1", "margn: 0.1", "Unknown argument 'margn' of loss 'TripletMarginLoss'; did you mean 'margin'?"),
         (
             "    loss: {class: TripletMarginLoss",
             "    loss: {class: my_missing_module:Loss",
-            "no module 'my_missing_module'",
+            "Cannot import module 'my_missing_module'",
         ),
-        ("lr: 1e-3}\n    head", "lr: 1e+30}\n    head", "lower 'optimisers.*.lr'"),
+        ("lr: 0.001}\n    head", "lr: 1e+30}\n    head", "lower 'optimisers.*.lr'"),
     ],
 )
 def test_a_training_job_that_cannot_run(project, old, new, sentence):
@@ -153,19 +153,19 @@ def test_broken_images_are_all_named(fresh):
     fresh.succeed("--cores", "1", PACK)
 
 
-def test_a_class_with_one_image_is_said_and_does_no_harm(fresh):
+def test_a_class_with_one_image_is_reported_and_harmless(fresh):
     for path in sorted(fresh.path("glyphs/L").iterdir())[1:]:
         path.unlink()
     output = fresh.succeed("--cores", "2", "--", "results/letters/glyphs/pretrained/seed0/separated.json")
-    assert "1 of 12 classes have one image only" in output
+    assert "1 of 12 classes have only one image" in output
 
 
 @pytest.mark.parametrize(
     ("classes", "sentence"),
     [
-        ("first: 7", "needs an even number of classes, not 7"),
+        ("first: 7", "needs an even number of classes, found 7"),
         ("first: 6", "6 classes are too few for 2 folds"),
-        ("first: 99", "more classes than the 12 of the dataset"),
+        ("first: 99", "'classes.first' is 99, but the dataset has only 12 classes"),
     ],
 )
 def test_classes_that_cannot_be_split(fresh, classes, sentence):
@@ -215,13 +215,13 @@ def test_a_file_that_changes_after_its_download_is_noticed(fresh, server):
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(project):
-    """As when reruns are limited by hand: the old checkpoint is there, but the model's settings have changed."""
+    """With reruns limited by hand, the old checkpoint still exists although the model's settings have changed."""
     run = "results/letters/glyphs/triplet/seed0/fold0"
     project.edit("config/studies/letters.yaml", "dim: 16", "dim: 8")
     project.path(f"{run}/embeddings.safetensors").unlink()
     target = f"{run}/embeddings.safetensors"
     output = project.fail("--cores", "1", "--rerun-triggers", "mtime", "--", target)
-    assert f"{run}/model.safetensors was trained with another 'model' configuration: delete it and run again" in output
+    assert f"{run}/model.safetensors was trained with other 'model' settings: delete it and run again" in output
 
 
 def test_a_damaged_checkpoint_is_refused(project):

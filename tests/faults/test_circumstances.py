@@ -1,4 +1,4 @@
-"""Inputs that vanish, clocks that jump, a second Snakemake: through the command line, and inside a job."""
+"""Inputs that disappear, clocks that jump, a second Snakemake: on the command line and inside a job."""
 
 import errno
 import os
@@ -7,12 +7,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from kills import content, differences, wait_until
-from project import Project
 
 from recheck.data import download
 from recheck.errors import UserError
 from recheck.job import job
+from support.faults.kills import content, differences, wait_until
+from support.project import Project
 
 YEAR = 365 * 24 * 3600
 
@@ -28,15 +28,15 @@ def pretend(tmp_path):
     [
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "results/split.json"),
-            "results/split.json has vanished while it was needed: run the same command again, what is missing is made",
+            "results/split.json has disappeared: run the same command again to recreate it.",
         ),
-        (OSError(errno.EIO, "Input/output error", "images.csv"), "images.csv: Input/output error; look after its disk"),
-        (OSError("of a library"), "a file: of a library; look after its disk"),
+        (OSError(errno.EIO, "Input/output error", "images.csv"), "images.csv: Input/output error; check its disk and"),
+        (OSError("of a library"), "a file: of a library; check its disk and its permissions"),
         (UserError("One sentence."), "One sentence."),
-        (ValueError("x"), "Unexpected ValueError: x (this is a fault of Recheck; the traceback is in"),
+        (ValueError("x"), "Unexpected ValueError: x (this is a bug in Recheck; the traceback is in"),
     ],
 )
-def test_the_last_word_of_a_job_is_a_sentence(tmp_path, capsys, error, sentence):
+def test_a_failed_job_ends_with_one_line(tmp_path, capsys, error, sentence):
     with pytest.raises(SystemExit) as ended, job(pretend(tmp_path)):
         raise error
     said = capsys.readouterr().err
@@ -46,8 +46,8 @@ def test_the_last_word_of_a_job_is_a_sentence(tmp_path, capsys, error, sentence)
     assert "Traceback" in (tmp_path / "logs" / "a.log").read_text()
 
 
-def test_inputs_of_the_future_are_of_now(tmp_path, capsys, monkeypatch):
-    """Snakemake would delete what a job makes from them, because it is older."""
+def test_inputs_dated_in_the_future_are_reset_to_now(tmp_path, capsys, monkeypatch):
+    """Otherwise Snakemake would delete the job's outputs, because they are older than the inputs."""
     here, past = pretend(tmp_path), time.time() - YEAR
     for name, moment in (("future", time.time() + YEAR), ("past", past)):
         (tmp_path / name).touch()
@@ -57,12 +57,14 @@ def test_inputs_of_the_future_are_of_now(tmp_path, capsys, monkeypatch):
     with job(here):
         assert (tmp_path / "future").stat().st_mtime <= time.time()
         assert (tmp_path / "past").stat().st_mtime == pytest.approx(past)
-    assert "future was of the future (2" in capsys.readouterr().err
+    assert "future has a modification time in the future (2" in (warning := capsys.readouterr().err)
+    assert "so some clock is wrong. Its time was reset to now." in warning
     os.utime(tmp_path / "future", (time.time() + YEAR, time.time() + YEAR))
     monkeypatch.setattr(os, "utime", refuse)
     with pytest.raises(SystemExit), job(here):
         pytest.fail("the job must not begin")
-    assert "future is of the future (2" in capsys.readouterr().err
+    assert "future has a modification time in the future (2" in (error := capsys.readouterr().err)
+    assert "which Snakemake refuses: correct the clock, or touch the file." in error
 
 
 def refuse(path):
@@ -70,8 +72,8 @@ def refuse(path):
 
 
 @pytest.mark.parametrize("jump", [-10 * YEAR, 10 * YEAR])
-def test_a_server_that_names_a_date_is_not_waited_for_longer_than_its_due(monkeypatch, jump):
-    """Retry-After may be a date: with a wrong clock it is in the past, or years away."""
+def test_a_wrong_clock_does_not_prolong_retry_after(monkeypatch, jump):
+    """Retry-After may be a date, which is in the past or years away if the clock is wrong."""
     real, waits = time.time, []
     monkeypatch.setattr(time, "time", lambda: real() + jump)
     monkeypatch.setattr(time, "sleep", waits.append)
@@ -86,8 +88,8 @@ def test_a_server_that_names_a_date_is_not_waited_for_longer_than_its_due(monkey
 
 
 def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path):
-    """Files in the middle of a finished tree are gone, others are of the next year or of years ago; what depends on
-    them is made again and is the same. A second Snakemake meanwhile is refused in a sentence."""
+    """Some files of a finished tree are missing, others are dated next year or decades ago; everything that depends on
+    them is recreated with the same content. Meanwhile a second Snakemake is refused without a traceback."""
     project = Project(quiet.folder).copy(tmp_path / "project")
     now = time.time()
     for path in [*project.folder.glob("results/letters/**/*"), project.path("resources/datasets/glyphs/images.csv")]:
@@ -100,7 +102,7 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
     (project.path("resources/datasets/glyphs/packed/exact96x96/pixels.bin")).unlink()
     first = project.start("--cores", "2")
     locks = project.path(".snakemake/locks")
-    assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())), 300)
+    assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())), 600)
     assert first.poll() is None, first.communicate()[0]
     first.send_signal(signal.SIGSTOP)  # so that it holds its locks however slow the second is
     try:
@@ -108,6 +110,6 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
     finally:
         first.send_signal(signal.SIGCONT)
     assert "cannot be locked" in output and "Traceback" not in output
-    said, _ = first.communicate(timeout=500)
+    said, _ = first.communicate(timeout=600)
     assert first.returncode == 0, said
     assert differences(content(project), quiet.content) == []

@@ -1,5 +1,5 @@
-"""Killed before any of the changes that a write makes to the disk: the old file or the new one, and the next try ends
-as if nothing had happened, with nothing left over."""
+"""Killed before each change that a write makes to the disk: the old or the new file exists, and the next attempt
+succeeds and leaves nothing else behind."""
 
 import io
 import tarfile
@@ -7,10 +7,6 @@ import tarfile
 import numpy as np
 import pytest
 import torch
-from crashes import crash_points
-from glyphs import make_glyphs
-from kills import slow_server
-from servers import Answer
 
 from recheck.data import packed
 from recheck.data.archives import extract
@@ -24,6 +20,10 @@ from recheck.models.embedding import save_model
 from recheck.report.style import note
 from recheck.training.checkpoint import StateFile
 from recheck.training.history import write_history
+from support.datasets.glyphs import make_glyphs
+from support.faults.crashes import crash_points
+from support.faults.kills import slow_server
+from support.services.servers import Answer
 
 SPEC = {"backbone": {"name": "x"}, "head": {"class": "Linear", "dim": 2}}
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3)}
@@ -74,7 +74,7 @@ def test_index_and_figure(tmp_path, record_property):
 
 
 def test_a_state(tmp_path, record_property):
-    """There is a whole state after every crash: this one, or the one before."""
+    """After every crash a complete state exists: the new one or the previous one."""
     file = StateFile(tmp_path, "a")
     file.save({"number": 1})
     for _ in crash_points(lambda: file.save({"number": 2}), record_property):
@@ -100,7 +100,7 @@ def test_unpacking(tmp_path, record_property):
         assert found in ({}, old, whole)
         work(root)
         assert files(root.parent) == whole
-        (root / "0" / "x.jpg").unlink()  # so that it has to be made again, in the place of the old one
+        (root / "0" / "x.jpg").unlink()  # so that the tree must be replaced
 
 
 def test_packing(tmp_path, record_property, monkeypatch):
@@ -119,11 +119,11 @@ def test_packing(tmp_path, record_property, monkeypatch):
             path.unlink()  # as Snakemake does before it runs a job again
 
 
-def test_downloading(tmp_path, record_property):
-    """Killed once from the beginning, and once where the process before was killed."""
+def test_downloading(tmp_path, record_property, monkeypatch):
+    """Killed once after a fresh start, and once after resuming a killed process."""
     content = np.random.default_rng(0).bytes(3000)
     with slow_server() as server:
-        server.RequestHandlerClass.PAUSE = 0
+        monkeypatch.setattr(server.RequestHandlerClass, "PAUSE", 0)
         url = server.give("/file.bin", Answer(content, headers={"ETag": '"1"'}))
         file = {"path": "file.bin", "size": len(content), "from": [{"url": url}]}
         target = tmp_path / "downloads" / "file.bin"

@@ -1,4 +1,4 @@
-"""Getting data onto a disk that is too small, and saying so: on a real disk of a megabyte."""
+"""Errors on a full disk, tested on a real disk of one megabyte."""
 
 import io
 import json
@@ -10,10 +10,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from disks import private_mounts
-from servers import Answer, serving
 
-SCRIPTS = Path(__file__).parents[2] / "workflow" / "scripts"
+from support.faults.disks import private_mounts
+from support.project import SCRIPTS
+from support.services.servers import Answer, serving
+
 DOWNLOAD = """
 import json, sys
 from recheck.data.sources import fetch
@@ -24,14 +25,12 @@ from recheck.data.archives import extract
 extract([{"path": "a.tgz", "extract": "."}], ".", {"a.tgz": {"sha256": "x"}}, "disk/images")
 """
 
-NO_SPACE = (
-    r"^No space left while writing disk/.*: free some space|needs .* MB in disk/.*, but only 0.2 MB are free there"
-)
+NO_SPACE = r"^No space left while writing disk/.*: free some space|needs .* MB in disk/.*, but only 0.2 MB are free: "
 READ_ONLY = "cannot be written (Read-only file system): make its folder writable"
 
 
 def on_a_megabyte(folder, code, *arguments):
-    """Run Python with ./disk on a disk of its own; what it says, and what is left there."""
+    """Run Python with ./disk on a separate disk; return its messages and the files left there."""
     command = 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk && ("$@"; find disk -type f -printf "LEFT %p %s\\n")'
     done = subprocess.run(
         [*private_mounts(), "sh", "-c", command, "sh", sys.executable, "-c", code, *arguments],
@@ -39,7 +38,7 @@ def on_a_megabyte(folder, code, *arguments):
         env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     return done.stderr, [line.split()[1] for line in done.stdout.splitlines() if line.startswith("LEFT")]
@@ -65,7 +64,7 @@ def test_a_download_that_will_not_fit_is_not_begun(tmp_path, server):
     said, left = on_a_megabyte(
         tmp_path, DOWNLOAD, json.dumps({"path": "file.bin", "unverified": True, "from": [{"url": url}]})
     )
-    assert "Downloading file.bin needs 3.0 MB in disk, but only 1.0 MB are free there: free some space, or" in said
+    assert "Downloading file.bin needs 3.0 MB in disk, but only 1.0 MB are free: free some space, or" in said
     assert left == []
 
 
@@ -81,7 +80,7 @@ def test_the_disk_is_full_while_unpacking(tmp_path):
 
 
 def test_every_kind_of_write(tmp_path, record_property):
-    """A full disk and a read-only one: a sentence, no half-made file, the old one kept, and the next try works."""
+    """On a full and on a read-only disk: a UserError, no incomplete file, the old file kept, and a retry that works."""
     command = 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk && "$@"'
     done = subprocess.run(
         [*private_mounts(), "sh", "-c", command, "sh", sys.executable, str(Path(__file__).with_name("every_write.py"))],
@@ -89,7 +88,7 @@ def test_every_kind_of_write(tmp_path, record_property):
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), str(SCRIPTS.parents[1] / "tests")])},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -98,7 +97,7 @@ def test_every_kind_of_write(tmp_path, record_property):
     full = {kind: found["full"] for kind, found in report.items()}
     refused = {kind: found["read_only"] for kind, found in report.items()}
     assert refused.pop("copy") == "written", "it is there and right, so that there is nothing to do"
-    assert "MB are free there" in refused.pop("pack"), "it would need as much again"
+    assert "MB are free: free some space" in refused.pop("pack"), "it would need as much again"
     assert {kind: said for kind, said in full.items() if not re.search(NO_SPACE, said)} == {}
     assert {kind: said for kind, said in refused.items() if READ_ONLY not in said} == {}
     assert {kind: found["wrong"] for kind, found in report.items() if found["wrong"]} == {}

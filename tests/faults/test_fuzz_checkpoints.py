@@ -1,4 +1,4 @@
-"""Garbage in checkpoints: noticed and never used, and no code that one carries is ever run."""
+"""Garbage in checkpoints is detected and never used, and code inside a checkpoint is never run."""
 
 import hashlib
 import io
@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fuzz import answer, damaged, fuzz, only_below
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
@@ -24,8 +23,9 @@ from recheck.models.released import convert_mlrc
 from recheck.models.tensors import read_tensors
 from recheck.report import toy
 from recheck.training.checkpoint import StateFile
+from support.faults.fuzz import answer, damaged, fuzz, only_below
 
-SPEC = {"backbone": {"name": "small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 4}}
+SPEC = {"backbone": {"name": "support.small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 4}}
 DATA = {"split": "s", "pixels": "p"}
 CPU = torch.device("cpu")
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.int64)}
@@ -69,7 +69,7 @@ def test_a_damaged_model_is_refused(model, tmp_path, record_property):
     run(60, damaged(whole), record_property, check)
 
 
-def test_every_flipped_byte_of_embeddings_is_noticed(tmp_path, record_property):
+def test_every_flipped_byte_of_embeddings_is_detected(tmp_path, record_property):
     path = tmp_path / "embeddings.safetensors"
     write_embeddings(path, {"test": np.arange(8, dtype=np.float32).reshape(4, 2)})
     whole = path.read_bytes()
@@ -87,7 +87,7 @@ def test_every_flipped_byte_of_embeddings_is_noticed(tmp_path, record_property):
     record_property("tried", 2 * len(whole))
 
 
-def test_sealed_files_have_the_same_bits_each_time(tmp_path):
+def test_sealed_files_are_bit_identical_each_time(tmp_path):
     for name in "ab":
         save_model(tmp_path / name, TENSORS, SPEC, DATA)
         write_embeddings(tmp_path / f"{name}.e", {"query": np.ones((2, 2)), "gallery": np.zeros((1, 2))})
@@ -99,13 +99,13 @@ def test_a_file_without_a_seal_and_a_file_that_is_gone(tmp_path):
     save_file(TENSORS, tmp_path / "plain.safetensors")
     with pytest.raises(UserError, match=r"plain\.safetensors is damaged"):
         read_embeddings(tmp_path / "plain.safetensors")
-    with pytest.raises(UserError, match=r"gone\.safetensors is gone: run again"):
+    with pytest.raises(UserError, match=r"gone\.safetensors is missing: run again"):
         load_model(tmp_path / "gone.safetensors", SPEC, DATA, CPU)
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut"])
 def test_states_at_fifty_places(tmp_path, how, record_property, caplog):
-    """The state before it is used instead; when both are damaged, the run starts from the beginning."""
+    """A damaged state falls back to the previous one; if both are damaged, the run starts from the beginning."""
     caplog.set_level(logging.CRITICAL, "recheck")
     file = StateFile(tmp_path, "a")
     for number in (1, 2):
@@ -148,7 +148,7 @@ def _saved(value) -> bytes:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])
-def test_weights_of_others(tmp_path, suffix, record_property):
+def test_damaged_weights_files_give_an_error_or_tensors(tmp_path, suffix, record_property):
     whole = tmp_path / f"whole{suffix}"
     (save_file if suffix == ".safetensors" else torch.save)(TENSORS, whole)
     path = tmp_path / f"weights{suffix}"
@@ -174,7 +174,7 @@ class Bomb:
 
 
 def bombs(place: Path) -> dict[str, bytes]:
-    """The ways in which a torch file can carry code."""
+    """Ways in which a torch file can contain code."""
     bomb = Bomb(place)
     zipped = io.BytesIO()
     torch.save({"a": bomb}, zipped)
@@ -212,7 +212,7 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path, kind):
         with pytest.raises(UserError):
             read_tensors(tmp_path / name, "Backbone weights")
         with pytest.raises(UserError):
-            build_backbone({"name": "small_net:SmallNet", "weights": str(tmp_path / name)})
+            build_backbone({"name": "support.small_net:SmallNet", "weights": str(tmp_path / name)})
     with pytest.raises(UserError):
         convert_mlrc(SPEC, tmp_path / "trunk_best1.pth", tmp_path / "embedder_best1.pth")
     for reader in (lambda path: load_model(path, SPEC, DATA, CPU), read_embeddings):
@@ -226,7 +226,7 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path, kind):
 
 
 def test_no_code_of_an_array_is_run(tmp_path):
-    """NumPy's files can carry objects too: those of a pack and of an experiment with points."""
+    """NumPy files, as in packs and toy experiments, can contain objects too."""
     exploded = tmp_path / "exploded"
     array = np.array([Bomb(exploded)], dtype=object)
     (tmp_path / "pack.json").write_text('{"count": 1, "bytes": 3, "sha256": "x"}')

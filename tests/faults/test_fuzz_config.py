@@ -1,16 +1,11 @@
-"""Garbage in YAML: a sentence or a study, never a traceback and never a hang."""
+"""Garbage in YAML gives a UserError or a study, never a traceback and never a hang."""
 
 from pathlib import Path
 
 import pytest
 import yaml
-from fuzz import answer, fuzz, mutated, within
 from hypothesis import given
 from hypothesis import strategies as st
-from kills import STUDY as SWEEP
-from project import ROOT
-from project import STUDY as LETTERS
-from studies import FILES, own_study
 
 from recheck.data import description
 from recheck.errors import UserError
@@ -23,9 +18,13 @@ from recheck.study.compose import Files
 from recheck.study.published import load_published
 from recheck.study.toy import load_toy
 from recheck.study.yaml import read_yaml
+from support.faults.fuzz import answer, fuzz, mutated, within
+from support.faults.kills import STUDY as SWEEP
+from support.project import ROOT, small_study
+from support.studies import FILES, own_study
 
 STUDIES = {
-    "letters": yaml.safe_load(LETTERS),
+    "letters": yaml.safe_load(small_study()),
     "sweep": yaml.safe_load(SWEEP),
     **{
         name: yaml.safe_load((ROOT / f"config/studies/{name}.yaml").read_text(encoding="utf-8"))
@@ -53,7 +52,7 @@ def write(folder: Path, name: str, value) -> Path:
 
 
 def plan(name: str, paths: dict[str, Path]) -> None:
-    """What Snakemake does with a study before the first job."""
+    """Do everything that Snakemake does with a study before the first job."""
     catalogue = Catalogue(
         Files({**FILES.studies, **paths}, FILES.methods),
         ROOT / "resources/published",
@@ -178,9 +177,9 @@ def test_any_text(folder, record_property):
         (
             "margin: 0.1}",
             "margin: 0.1, reducer: mean}",
-            "'loss.reducer' must be a part such as {class: …}, found 'mean'.",
+            "'loss.reducer' must have the form {class: …}, found 'mean'.",
         ),
-        ("margin: 0.1", "margin: .nan", "'methods.triplet.loss.margin' is nan, which is no finite number."),
+        ("margin: 0.1", "margin: .nan", "'methods.triplet.loss.margin' is nan, but numbers must be finite."),
         (
             "title: Letters",
             "title: Letters\nsweep: {label: x, methods: [triplet], values: {1: {los: {}}}}",
@@ -189,19 +188,19 @@ def test_any_text(folder, record_property):
         ("title: Letters", "title: Letters\nvariant: f\nvariants: {f: {protocol: {schedul: {}}}}", "'schedul'"),
     ],
 )
-def test_mistakes_are_said_before_the_first_job(tmp_path, old, new, sentence):
-    assert old in LETTERS
+def test_mistakes_are_reported_before_the_first_job(tmp_path, old, new, sentence):
+    assert old in small_study()
     with pytest.raises(UserError) as refused:
-        own_study(tmp_path, LETTERS.replace(old, new, 1))
+        own_study(tmp_path, small_study().replace(old, new, 1))
     assert sentence in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("margin: .nan", "'margin' is nan, which is no finite number"),
+        ("margin: .nan", "'margin' is nan, but numbers must be finite"),
         ("a: {b: [1, -.inf]}", "'a.b.1' is -inf"),
-        ("when: 2020-01-01", "'when' is date '2020-01-01'; put it in quotes"),
+        ("when: 2020-01-01", "'when' is date '2020-01-01'. Put it in quotes"),
         ("a: !!set {x}", "'a' is set"),
         ("a: !!binary aGk=", "'a' is bytes"),
         ("{a: 1}: 2", "not valid YAML"),
@@ -215,7 +214,7 @@ def test_mistakes_are_said_before_the_first_job(tmp_path, old, new, sentence):
         ("\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 20))]), "too"),
     ],
 )
-def test_what_nothing_can_use_is_named(tmp_path, text, sentence):
+def test_unusable_values_are_reported_with_their_key(tmp_path, text, sentence):
     (tmp_path / "a.yaml").write_text(text)
     with within(), pytest.raises(UserError, match=r"a\.yaml") as refused:
         read_yaml(tmp_path / "a.yaml")

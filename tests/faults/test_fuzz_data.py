@@ -1,4 +1,4 @@
-"""Garbage in the files of a dataset (index, split, images, archives, packs): a sentence, and no write elsewhere."""
+"""Garbage in a dataset's files (index, split, images, archives, packs): a UserError, and no write elsewhere."""
 
 import io
 import json
@@ -8,8 +8,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from fuzz import answer, damaged, fuzz, only_below
-from glyphs import make_glyphs
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -25,6 +23,8 @@ from recheck.data.splits import make_split, read_split
 from recheck.errors import UserError
 from recheck.files import sha256, write_json
 from recheck.training.record import data_hashes
+from support.datasets.glyphs import make_glyphs
+from support.faults.fuzz import answer, damaged, fuzz, only_below
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -44,7 +44,7 @@ def data(tmp_path_factory):
 
 
 def run(daily, strategy, record_property, check):
-    """Check so many examples, and say how many."""
+    """Check ``daily`` random examples and record their number."""
     tried = []
 
     @fuzz(daily)
@@ -71,7 +71,7 @@ def test_index(data, tmp_path, record_property):
 
 
 def test_split(data, tmp_path, record_property):
-    """A damaged split is never used: it is read as it was written, or refused."""
+    """A damaged split is never used: it reads back as written or is refused."""
     path, whole = tmp_path / "split.json", (data / "split.json").read_bytes()
     right = {role: images.tolist() for role, images in read_split(data / "split.json", 0).items()}
     trees = st.recursive(
@@ -113,7 +113,7 @@ def test_images(data, tmp_path, kind, record_property):
 
 
 def test_packs(data, tmp_path, record_property):
-    """Of a damaged pack every image is as it was, or refused."""
+    """Every image of a damaged pack is unchanged or refused."""
     whole = {path.name: path.read_bytes() for path in (data / "packed").iterdir()}
     right = PackedImages(data / "packed")
     images = [right.image(number).tobytes() for number in range(len(right))]
@@ -184,7 +184,7 @@ GOOD = [(f"{number}/x.png", tarfile.REGTYPE, "") for number in range(3)]
 
 @pytest.mark.parametrize("make", [tar_of, zip_of])
 def test_archives(tmp_path, make, record_property):
-    """Whatever they hold: the folder is complete or not there, and nothing is written beside it."""
+    """Whatever the archive contains, the folder is complete or absent, and nothing is written elsewhere."""
     archives, verified = [{"path": "a.bin", "extract": "."}], {"a.bin": {"sha256": "x"}}
     downloads, root = tmp_path / "downloads", tmp_path / "data" / "images"
     downloads.mkdir()

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from studies import shipped
 
 from recheck.methods.losses import build_loss, build_miner
 from recheck.study.compose import merge
+from support.studies import shipped
 
 EXACT = 1e-9
 # The era's library differs a little here, and the study follows today's (docs/mlrc.md).

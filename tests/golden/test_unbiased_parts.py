@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from cases import cases, rest
 
 from recheck.evaluation.clustering import nmi
 from recheck.evaluation.metrics import evaluate
@@ -12,6 +11,7 @@ from recheck.methods.meta_classes import mapping, relabel
 from recheck.methods.mxnet_adam import MXNetAdam
 from recheck.methods.optimisers import build_optimisers
 from recheck.models.heads import NormProxyHead
+from support.golden import cases, rest
 
 
 def test_norm_proxy_head(golden):
@@ -36,7 +36,7 @@ def test_meta_classes(golden):
             labels = case.array("labels")
             meta = np.stack([relabel(labels, made, member) for member in range(members)])
             case.same("meta_labels_all_members", meta)
-            others = ~ExclusiveProxyNCALoss(meta_classes, 3).own(torch.from_numpy(meta[0]))
+            others = ~ExclusiveProxyNCALoss(meta_classes, 3).true_proxies(torch.from_numpy(meta[0]))
             case.same("negatives_member0", others.nonzero()[:, 1].reshape(len(labels), -1))
 
 

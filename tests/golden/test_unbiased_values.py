@@ -1,7 +1,6 @@
 """Losses and gradients of the unbiased evaluation against stored arrays, in float64."""
 
 import torch
-from cases import cases
 
 from recheck.methods.geometry import distances
 from recheck.methods.losses import build_loss
@@ -17,6 +16,7 @@ from recheck.methods.losses.unbiased.proxy_triplet import ProxyTripletLoss
 from recheck.methods.losses.unbiased.ranked_list import UnbiasedRankedListLoss
 from recheck.methods.losses.unbiased.semihard_triplet import SemiHardTripletLoss
 from recheck.methods.miners.distance_weighted import DistanceWeightedSampler
+from support.golden import cases
 
 
 def simple(case, loss, embeddings="emb"):

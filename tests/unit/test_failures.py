@@ -1,4 +1,4 @@
-"""The end of the output says what failed for good, and nothing else."""
+"""The report lists only jobs that failed for good."""
 
 from recheck import failures
 
@@ -24,7 +24,7 @@ def test_a_job_that_succeeded_in_the_end_is_not_named(tmp_path):
 def test_last_lines_without_tracebacks(tmp_path):
     log = tmp_path / "train.log"
     rows = [f"2026-11-16 12:00:0{row} INFO epoch {row}" for row in range(7)]
-    traceback = ["2026-11-16 12:00:08 DEBUG where it happened", "Traceback (most recent call last):", "  File x"]
+    traceback = ["2026-11-16 12:00:08 DEBUG traceback", "Traceback (most recent call last):", "  File x"]
     log.write_text("\n".join([*rows, *traceback, "2026-11-16 12:00:09 ERROR The loss became nan."]))
     text = ERROR.format(job=2, output="x", log=log) * 3 + "Finished jobid: 22 (Rule: train)\n"
     report = failures.report(text)
@@ -36,13 +36,13 @@ def test_last_lines_without_tracebacks(tmp_path):
     assert "Traceback" not in report
 
 
-def test_logs_of_others_and_logs_that_are_not_there(tmp_path):
+def test_other_logs_and_missing_logs(tmp_path):
     other = tmp_path / "12.log"
     other.write_text("one\n\ntwo\n")
     text = ERROR.format(job=3, output="x", log=f"{tmp_path / 'missing.log'}, {other}")
     report = failures.report(text + ERROR.format(job=4, output="y", log=other))
     assert report.startswith("2 jobs failed for good")
-    assert "missing.log: not there" in report
+    assert "missing.log: missing" in report
     assert "    two" in report
 
 

@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are complete or absent."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ def test_nothing_is_left_when_writing_fails(tmp_path):
     assert list(target.parent.iterdir()) == []
 
 
-def test_the_old_content_stays_until_the_new_is_whole(tmp_path):
+def test_the_old_content_stays_until_the_new_is_complete(tmp_path):
     target = tmp_path / "file.txt"
     files.write_text(target, "old")
     with pytest.raises(KeyboardInterrupt), files.atomic(target) as temporary:
@@ -31,7 +31,7 @@ def test_the_old_content_stays_until_the_new_is_whole(tmp_path):
 
 def test_files_are_readable_by_others_as_usual(tmp_path):
     with files.atomic(tmp_path / "a") as temporary:
-        temporary.unlink()  # as libraries do that replace the file themselves
+        temporary.unlink()  # like libraries that replace the file themselves
         temporary.write_text("x")
         temporary.chmod(0o600)
     (tmp_path / "b").write_text("x")
@@ -46,7 +46,7 @@ def test_files_are_readable_by_others_as_usual(tmp_path):
         (errno.EROFS, "cannot be written"),
     ],
 )
-def test_what_a_disk_refuses_becomes_a_sentence(tmp_path, number, sentence):
+def test_disk_errors_become_user_errors(tmp_path, number, sentence):
     with pytest.raises(UserError, match=sentence), files.atomic(tmp_path / "x"):
         raise OSError(number, os.strerror(number))
 
@@ -65,7 +65,7 @@ def test_json_reads_back_to_the_same_bits_and_refuses_nan(tmp_path):
     assert not (tmp_path / "y.json").exists()
 
 
-def test_broken_json_is_one_sentence(tmp_path):
+def test_broken_json_is_a_user_error(tmp_path):
     (tmp_path / "x.json").write_text('{"a": ')
     with pytest.raises(UserError, match=r"x\.json is not valid JSON"):
         files.read_json(tmp_path / "x.json")

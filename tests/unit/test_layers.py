@@ -1,17 +1,18 @@
-"""Dependencies of the package go one way: a layer uses those below it, never those above."""
+"""Dependencies within the package go one way: a layer imports only layers below it."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "workflow" / "scripts" / "recheck"
+from support.project import ROOT, SCRIPTS
+
+PACKAGE = SCRIPTS / "recheck"
 LAYERS = ("report", "training", "evaluation", "methods", "models", "data", "study")
 SHARED = {"errors", "failures", "files", "job", "names", "parts", "progress", "resize", "seal"}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_uses_only_what_is_below_it(layer):
+def test_a_layer_imports_only_layers_below_it(layer):
     allowed = {*LAYERS[LAYERS.index(layer) :], *SHARED}
     if layer == "report":
         allowed.remove("study")  # rules hand it facts
@@ -29,10 +30,25 @@ def test_every_module_is_in_a_layer_or_shared():
     assert folders == set(LAYERS)
 
 
-def test_the_report_gets_facts_and_never_looks_into_a_study():
+def test_the_report_uses_facts_and_never_imports_a_study():
     studies = {f"recheck.{name}" for name in ("study", "config", "targets", "shorthand")}
     for path in (PACKAGE / "report").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
                 assert not any(f"{name}.".startswith(f"{study}.") for name in names for study in studies), path
+
+
+def test_no_test_imports_another_test():
+    """What tests share is below tests/support."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    tests = {path.stem for path in files if path.stem.startswith("test_")}
+    assert "test_layers" in tests
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = (
+                    [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+                )
+                parts = {part for module in modules for part in module.split(".")}
+                assert not parts & {*tests, "conftest"}, f"{path.relative_to(ROOT)} imports {', '.join(modules)}"

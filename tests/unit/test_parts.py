@@ -1,4 +1,4 @@
-"""The table of parts: tied to the modules it names, and read to check studies and to build their parts."""
+"""The table of parts: matches the modules it names, checks studies and builds their parts."""
 
 import importlib
 import inspect
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from project import ROOT
 from pytorch_metric_learning import distances, reducers, regularizers
 from pytorch_metric_learning.samplers import MPerClassSampler
 from pytorch_metric_learning.utils import common_functions
@@ -21,8 +20,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from recheck import parts
 from recheck.errors import UserError
 from recheck.methods.samplers import build_sampler
+from support.project import ROOT
 
-# kind: the folders and modules of ours in which every public class of this base is a part
+# kind → our folders and modules in which every public class with this base is a part
 OWN = {
     "loss": ("recheck.methods.losses",),
     "miner": ("recheck.methods.miners",),
@@ -60,7 +60,7 @@ def modules_of(name):
 
 
 def classes_of(kind, module):
-    """The public classes of a module that are parts of a kind."""
+    """Public classes of a module that are parts of a kind."""
     return {
         (module.__name__, name)
         for name, cls in inspect.getmembers(module, inspect.isclass)
@@ -95,7 +95,7 @@ def test_the_table_has_exactly_the_classes_of_the_libraries(kind):
 
 
 @pytest.mark.parametrize("kind", parts.KINDS)
-def test_every_name_is_there_once_and_is_found(kind):
+def test_every_name_is_listed_once_and_can_be_imported(kind):
     names = parts.names(kind)
     assert len(names) == len(set(names))
     assert all(inspect.isclass(parts.find(name, kind)) for name in names)
@@ -157,12 +157,12 @@ def test_parts_that_can_be_built_pass(spec, kind):
         ({"class": "mine:Loss", "inside": {"class": "GM"}}, "loss", "unknown class 'GM' in 'loss.inside'"),
         ({"class": "a:b:c"}, "loss", "unknown class 'a:b:c' in 'loss'"),
         ({"class": "mine:"}, "loss", "unknown class 'mine:' in 'loss'"),
-        ({"margin": 1}, "loss", r"'loss' must be a part such as {class: …}, found {'margin': 1}\."),
-        ({"class": 3}, "loss", r"'loss' must be a part such as {class: …}, found {'class': 3}\."),
-        (3, "loss", r"'loss' must be a part such as {class: …}, found 3\."),
-        ({"class": "ScaledLoss", "loss": 3}, "loss", r"'loss.loss' must be a part such as {class: …}, found 3\."),
-        ({**TRIPLET, "distance": {"p": 2}}, "loss", r"'loss.distance' must be a part .* found {'p': 2}\."),
-        ({**TRIPLET, "distance": {"class": None}}, "loss", "'loss.distance' must be a part"),
+        ({"margin": 1}, "loss", r"'loss' must have the form {class: …}, found {'margin': 1}\."),
+        ({"class": 3}, "loss", r"'loss' must have the form {class: …}, found {'class': 3}\."),
+        (3, "loss", r"'loss' must have the form {class: …}, found 3\."),
+        ({"class": "ScaledLoss", "loss": 3}, "loss", r"'loss.loss' must have the form {class: …}, found 3\."),
+        ({**TRIPLET, "distance": {"p": 2}}, "loss", r"'loss.distance' must have the form .* found {'p': 2}\."),
+        ({**TRIPLET, "distance": {"class": None}}, "loss", "'loss.distance' must have the form"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_imported(spec, kind, sentence):
@@ -170,7 +170,7 @@ def test_mistakes_are_named_before_anything_is_imported(spec, kind, sentence):
         parts.check(spec, kind, "a.yaml")
 
 
-def test_the_place_of_a_part_is_named():
+def test_errors_name_the_key_of_a_part():
     with pytest.raises(UserError, match=r"^a.yaml: unknown class 'Adm' in 'optimisers.head'; did you mean 'Adam'\?"):
         parts.check({"class": "Adm"}, "optimiser", "a.yaml", "optimisers.head")
 
@@ -180,7 +180,7 @@ def test_a_nested_part_is_built_by_the_kind_of_its_argument():
     assert parts.build(spec, "loss").distance.shift == 1e-6
     with pytest.raises(UserError, match="Unknown distance 'MeanReducer'"):
         parts.build({**TRIPLET, "distance": {"class": "MeanReducer"}}, "loss")
-    with pytest.raises(UserError, match="distance 'LpDistance' has no argument 'q'"):
+    with pytest.raises(UserError, match="Unknown argument 'q' of distance 'LpDistance'"):
         parts.build({**TRIPLET, "distance": {"class": "LpDistance", "q": 1}}, "loss")
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks run and make a page; no test depends on a time."""
+"""The performance measurements run and make a page. No test depends on a time."""
 
 import datetime
 import re
@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from project import ROOT
+
+from support.project import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -24,36 +25,36 @@ def run(*arguments):
     )
 
 
-def test_the_cheap_ones_make_a_page():
+def test_three_quick_measurements_make_a_page():
     done = run("training", "loading", "dag")
     assert done.returncode == 0, done.stdout + done.stderr
     page = done.stdout
     assert re.findall(r"^## (.+)$", page, re.M) == ["Training", "Loading", "Planning"]
     assert "these figures mean nothing" in page
-    goals = page.split("| goal | |")[1].split("\n\n")[0]
+    goals = page.split("| goal | measured |")[1].split("\n\n")[0]
     assert goals.count("met") + goals.count("missed") == 5
     assert str(ROOT) not in page
 
 
-def test_one_that_fails_says_so_and_the_others_go_on(tmp_path, monkeypatch):
+def test_a_failed_measurement_is_reported_and_the_others_continue(tmp_path, monkeypatch):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "good.py").write_text("print('noise'); print('## Good')")
     (tmp_path / "benchmarks" / "bad.py").write_text("raise SystemExit('no such thing')")
     monkeypatch.setattr(report, "FOLDER", tmp_path / "benchmarks")
     texts = [report.run(name, quick=True) for name in ("bad", "good")]
-    assert texts == ["## bad\n\n**This benchmark failed**: no such thing\n", "## Good\n"]
+    assert texts == ["## bad\n\n**This measurement failed**: no such thing\n", "## Good\n"]
     page = report.assembled(texts, "A machine", datetime.date(2026, 1, 2), 0.1, quick=False)
-    assert "2 January 2026" in page and "1 benchmark(s) failed" in page and "mean nothing" not in page
+    assert "2 January 2026" in page and "1 measurement(s) failed" in page and "mean nothing" not in page
 
 
 def test_a_goal_is_judged_by_the_median_and_listed_at_the_top():
-    lines = [timing.goal("a", [0.9, 1.2, 3.0], 1), timing.goal("b", [0.9, 1.2, 3.0], 1, least=False)]
+    lines = [timing.goal("a", [0.9, 1.2, 3.0], 1), timing.goal("b", [0.9, 1.2, 3.0], 1, at_least=False)]
     assert lines[0].endswith(": met.") and lines[1].endswith(": **missed**.")
     page = report.assembled(["## One\n" + "\n".join(lines)], "A machine", datetime.date(2026, 1, 2), 0.0, quick=False)
     assert "| a ≥ 1 | 1.20 (0.90–3.00): met. |\n| b ≤ 1 | 1.20 (0.90–3.00): **missed**. |" in page
 
 
-def test_things_are_measured_in_turn():
+def test_functions_are_measured_in_alternation():
     order, ticks = [], iter(range(100))
     functions = {name: lambda name=name: order.append(name) for name in "ab"}
     seconds = timing.in_turn(functions, 2, clock=lambda: next(ticks))
@@ -66,7 +67,7 @@ def logs(finished):
     return finished.path("logs/letters")
 
 
-def test_time_by_rule_is_read_from_what_snakemake_leaves(logs, tmp_path):
+def test_seconds_per_rule_are_read_from_snakemakes_benchmark_files(logs, tmp_path):
     seconds = quickstart.by_rule(logs)
     assert set(seconds) == set(quickstart.ORDER) and min(seconds.values()) > 0
     quickstart.draw({"one": seconds, "other": seconds}, tmp_path / "chart.png")

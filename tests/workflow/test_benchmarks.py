@@ -1,14 +1,15 @@
-"""The five benchmark datasets as their YAML files say, from a loopback server with miniatures of the archives."""
+"""The five benchmark datasets with their real YAML files, from a local server with miniatures of the archives."""
 
 import csv
 import hashlib
 
-import miniatures
 import yaml
-from project import Project
-from servers import Answer, serving
 
-# the dataset's YAML, its miniature, and the form of it
+from support.datasets import miniatures
+from support.project import Project
+from support.services.servers import Answer, serving
+
+# the dataset's YAML, its miniature and its format
 FORMS = {
     "cub200": ("cub200", "cub200", None),
     "cars196": ("cars196", "cars196_original", None),
@@ -29,7 +30,7 @@ EXPECTED = {
 
 
 def miniature_yaml(project, server, name, archives):
-    """The real YAML, with the addresses, checksums and counts of the miniature."""
+    """The real YAML, with the URLs, checksums and counts of the miniature."""
     source, form, distribution = FORMS[name]
     dataset = yaml.safe_load(project.read(f"config/datasets/{source}.yaml"))
     dataset["expected"] = EXPECTED[source]
@@ -60,7 +61,7 @@ def rows(project, name):
         return list(csv.DictReader(file))
 
 
-def test_all_five_are_fetched_unpacked_and_indexed(tmp_path):
+def test_all_five_datasets_are_fetched_unpacked_and_indexed(tmp_path):
     project = Project.create(tmp_path / "project", classes=2, per_class=1)
     with serving() as server:
         for name, (_, form, _) in FORMS.items():
@@ -80,5 +81,5 @@ def test_all_five_are_fetched_unpacked_and_indexed(tmp_path):
             for row in rows(project, name)
         ]
 
-    assert contents("cars196") == contents("cars196_devkit"), "both forms give the same index"
+    assert contents("cars196") == contents("cars196_devkit"), "both formats give the same index"
     assert rows(project, "cars196") != rows(project, "cars196_devkit")

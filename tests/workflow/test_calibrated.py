@@ -1,4 +1,4 @@
-"""A study of seen and unseen queries through the command line: thresholds, table, a figure, and using the model."""
+"""A study of seen and unseen queries on the command line: thresholds, table, figure, and use of the model."""
 
 import csv
 import json
@@ -8,39 +8,38 @@ import sys
 
 import pytest
 
-STUDY = """
-title: Letters that are asked for
-seeds: [0]
-views: [seen_queries, unseen_queries]
-baseline: triplet
-datasets:
-  glyphs: {}
-protocol:
-  split: {scheme: seen_unseen, index_shots: 2, query_shots: 1}
-  transforms:
-    resize:
-    train: [{center_crop: {size: 32}}]
-    eval: [{center_crop: {size: 32}}]
-  model:
-    backbone: {name: efficientnet_lite0, weights: imagenet, frozen: true}
-    head: {class: Linear, dim: 16}
-  sampler: {class: BalancedClasses, batch: 8, per_class: 2, batches: 3}
-  optimisers:
-    head: {class: Adam, lr: 1e-3}
-  schedule: {epochs: 2, evaluate_every: 2}
-  selection: {}
-  evaluation:
-    metrics: [R@1, R@2, F1, precision, recall, binary_accuracy, accuracy, distance]
-    table: [R@1, R@2, F1, binary_accuracy, distance]
-methods:
-  triplet:
-    label: Triplet
-    loss: {class: MinedTripletLoss, margin: 0.1}
-  largest:
-    label: Largest distance
-    loss: {class: MinedTripletLoss, margin: 0.1}
-    evaluation: {calibration: legacy}
-"""
+from support.project import small_study
+
+LOSS = {"class": "MinedTripletLoss", "margin": 0.1}
+STUDY = small_study(
+    title="Letters that are asked for",
+    views=["seen_queries", "unseen_queries"],
+    baseline="triplet",
+    protocol={
+        "split": {"scheme": "seen_unseen", "index_shots": 2, "query_shots": 1},
+        "transforms": {
+            "resize": None,
+            "train": [{"center_crop": {"size": 32}}],
+            "eval": [{"center_crop": {"size": 32}}],
+        },
+        "model": {
+            "backbone": {"name": "efficientnet_lite0", "weights": "imagenet", "frozen": True},
+            "head": {"class": "Linear", "dim": 16},
+        },
+        "sampler": {"class": "BalancedClasses", "batch": 8, "per_class": 2, "batches": 3},
+        "optimisers": {"head": {"class": "Adam", "lr": 0.001}},
+        "schedule": {"epochs": 2, "evaluate_every": 2},
+        "selection": {},
+        "evaluation": {
+            "metrics": ["R@1", "R@2", "F1", "precision", "recall", "binary_accuracy", "accuracy", "distance"],
+            "table": ["R@1", "R@2", "F1", "binary_accuracy", "distance"],
+        },
+    },
+    methods={
+        "triplet": {"label": "Triplet", "loss": LOSS},
+        "largest": {"label": "Largest distance", "loss": LOSS, "evaluation": {"calibration": "legacy"}},
+    },
+)
 FOLDER = "results/asked/glyphs"
 BLOCK = {"method", "value", "distance", "precision", "recall", "binary_accuracy", "f1"}
 
@@ -58,7 +57,7 @@ def made(finished, tmp_path_factory):
     return project
 
 
-def test_every_set_of_queries_has_a_threshold_of_its_own(made):
+def test_every_query_set_has_its_own_threshold(made):
     found = load(made, "triplet/seed0/evaluation.json")
     assert (found["loss"], found["dataset_name"]) == ("triplet", "glyphs")
     for name in ("seen_queries", "unseen_queries"):
@@ -72,7 +71,7 @@ def test_every_set_of_queries_has_a_threshold_of_its_own(made):
 
 
 def test_the_same_model_with_the_faulty_calibration(made):
-    """The legacy row is the same run: only its thresholds differ."""
+    """The legacy row uses the same run; only its thresholds differ."""
     good, bad = (load(made, f"{method}/seed0/evaluation.json") for method in ("triplet", "largest"))
     for name in ("seen_queries", "unseen_queries"):
         assert good[name]["paper"] == bad[name]["paper"]
@@ -81,12 +80,12 @@ def test_the_same_model_with_the_faulty_calibration(made):
         assert good[name]["calibration"]["f1"] >= bad[name]["calibration"]["f1"]
 
 
-def test_what_was_evaluated_is_well_above_chance(made):
-    """Which the published run was not, having lost its weights: 2 of 24 indexed letters are right for a query."""
+def test_results_are_well_above_chance(made):
+    """The published run was at chance because it had lost its weights. Here chance is 2 of 24 indexed letters."""
     names = "seen_queries", "unseen_queries"
     recalls = [load(made, f"triplet/seed0/{name}.json")["metrics"]["R@1"] for name in names]
     assert sum(recalls) / 2 >= 6 * 2 / 24
-    assert "by chance" not in made.read("logs/asked/glyphs/triplet/seed0/calibrate.log")
+    assert "no better than chance" not in made.read("logs/asked/glyphs/triplet/seed0/calibrate.log")
 
 
 def test_the_table_begins_with_chance(made):
@@ -96,13 +95,13 @@ def test_the_table_begins_with_chance(made):
     assert float(rows["chance"]["seen_queries_R@1_mean"]) == pytest.approx(100 * 2 / 24)
     assert rows["chance"]["seen_queries_F1_mean"] == ""
     assert rows["triplet"]["unseen_queries_distance_status"] == "measured"
-    assert "6 seen and 6 unseen queries, each searched for among 24 images of 12 classes" in made.read(
+    assert "6 seen and 6 unseen queries. Each query searches an index of 24 images of 12 classes" in made.read(
         f"{FOLDER}/table.md"
     )
 
 
 def test_a_model_can_be_used(made):
-    """Its own image is the nearest, and two images of which one is the other are of the same class."""
+    """The nearest image is the query itself, and an image has the same class as itself."""
     command = [sys.executable, "workflow/scripts/recognise.py"]
     image = sorted(made.path("glyphs").rglob("*.png"))[0]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

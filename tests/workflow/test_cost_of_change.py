@@ -1,4 +1,4 @@
-"""What a change costs: each is made in a temporary copy of the project, and the files it takes are counted."""
+"""The cost of typical changes: each is made in a copy of the project, and the changed files are counted."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = "workflow/scripts/recheck"
 FIGURE = '''
-"""How many rows there are: the smallest figure there can be."""
+"""The number of rows: a minimal figure."""
 
 from recheck.report.figures import Figure
 
@@ -28,7 +28,7 @@ class Rows(Figure):
 
 @pytest.fixture
 def code(project):
-    """The project, and the files of its code that a test has changed or added."""
+    """The project, and a function that lists the code files that a test has changed or added."""
     before = {path: path.read_bytes() for path in sources(project)}
     yield project, lambda: [path.name for path in sources(project) if before.get(path) != path.read_bytes()]
 
@@ -61,7 +61,7 @@ def test_a_new_view_is_at_most_three_files(code):
     )
     views = "views: [concatenated, first_fold]"
     project.edit("config/studies/letters.yaml", "seeds: [0]", f"seeds: [0]\n{views}")
-    project.succeed("--cores", "2")
+    project.succeed("--cores", "2", "--", "results/letters/glyphs/table.md")
     found = json.loads(project.read("results/letters/glyphs/triplet/seed0/first_fold.json"))
     separated = json.loads(project.read("results/letters/glyphs/triplet/seed0/separated.json"))
     assert found["metrics"]["P@1"] == separated["folds"][0]["P@1"]
@@ -92,12 +92,12 @@ def test_a_new_study_key_is_one_line_of_the_schema_and_its_reader(code):
     line = '      slowness: {description: "Factor of every learning rate.", type: number, used_by: [training]}'
     project.edit("workflow/schemas/study.schema.yaml", precision, f"{line}\n{precision}")
     rates = "        for group in optimiser.param_groups:\n"
-    reader = 'build_optimisers(configuration["optimisers"], parts)'
+    reader = 'build_optimisers(configuration["optimisers"], modules)'
     engine = f"{PACKAGE}/training/engine.py"
     project.edit(engine, reader, f'{reader}\n        slow(self.optimisers, configuration.get("slowness", 1))')
     body = f"def slow(optimisers, factor):\n    for optimiser in optimisers.values():\n{rates}            "
     project.edit(engine, "@dataclass\nclass Outcome:", f'{body}group["lr"] *= factor\n\n\n@dataclass\nclass Outcome:')
-    assert project.planned() == {}, "a key that nobody uses changes nothing"
+    assert project.planned() == {}, "an unused key changes nothing"
     project.edit("config/studies/letters.yaml", "label: Triplet\n", "label: Triplet\n    slowness: 0.0\n")
     assert project.planned()["train"] == 2
     run = "results/letters/glyphs/triplet/seed0/fold0"
@@ -105,7 +105,7 @@ def test_a_new_study_key_is_one_line_of_the_schema_and_its_reader(code):
     project.succeed("--cores", "2", "--", f"{run}/run.json")
     assert json.loads(project.read(f"{run}/run.json"))["configuration"]["slowness"] == 0
     after = [[row[name] for name in ("loss", "val_MAP@R")] for row in history(project, run)]
-    assert after[0] == before[0] and after[1:] != before[1:], "the same start, and other steps"
+    assert after[0] == before[0] and after[1:] != before[1:], "the same start, but different steps"
     assert changed() == ["study.schema.yaml", "engine.py"]
 
 

@@ -1,4 +1,4 @@
-"""The whole DAG on small real data: what it makes, and what it makes again."""
+"""The whole DAG on small real data: its outputs, and what triggers a rerun."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
 
 
-def test_everything_is_made_where_the_path_scheme_says(finished):
+def test_all_outputs_have_their_documented_paths(finished):
     for name in ("model.safetensors", "history.csv", "run.json", "embeddings.safetensors"):
         assert finished.path(f"{RUN}/{name}").is_file()
     assert list(finished.path(f"{RUN}/tensorboard").glob("events.*"))
@@ -25,7 +25,7 @@ def test_everything_is_made_where_the_path_scheme_says(finished):
     assert finished.path("logs/letters/glyphs/triplet/seed0/fold0/train.tsv").is_file()
 
 
-def test_numbers_can_be_traced(finished):
+def test_every_number_can_be_traced_to_its_run(finished):
     record = json.loads(finished.read(f"{RUN}/run.json"))
     assert record["configuration"]["loss"] == {"class": "TripletMarginLoss", "margin": 0.1}
     assert (record["seed"], record["fold"], record["device"]) == (0, 0, "cpu")
@@ -51,7 +51,7 @@ def test_views_have_the_dimensions_of_their_folds(finished):
     }
 
 
-def test_the_table_has_every_row_and_says_what_it_is(finished):
+def test_the_table_has_every_row_and_a_caption(finished):
     table = finished.read("results/letters/glyphs/table.md")
     assert table.index("Pretrained") < table.index("Triplet") < table.index("ProxyNCA")
     assert "30 test images of 6 classes" in table
@@ -74,7 +74,7 @@ def test_logs_have_no_carriage_returns(finished):
         assert "\r" not in log.read_text(encoding="utf-8"), log
 
 
-def test_state_is_gone_once_it_is_no_longer_needed(finished):
+def test_training_state_is_deleted_after_training(finished):
     assert not [path for path in finished.path("results/state").rglob("*") if path.is_file()]
 
 
@@ -95,12 +95,12 @@ def test_a_changed_hyper_parameter_reruns_that_method_and_what_depends_on_it(pro
     assert all("no update" in line for line in others), others
 
 
-def test_lines_of_yaml_that_change_places_rerun_nothing(project):
+def test_reordered_yaml_keys_rerun_nothing(project):
     schedule = "schedule: {epochs: 2, steps_per_epoch: 3, evaluate_every: 1}"
     project.edit(
         "config/studies/letters.yaml", schedule, "schedule: {evaluate_every: 1, epochs: 2, steps_per_epoch: 3}"
     )
-    project.edit("config/studies/letters.yaml", "    backbone: {class: Adam, lr: 1e-3}\n", "")
+    project.edit("config/studies/letters.yaml", "    backbone: {class: Adam, lr: 0.001}\n", "")
     project.edit(
         "config/studies/letters.yaml", "  optimisers:\n", "  optimisers:\n    backbone: {lr: 1e-3, class: Adam}\n"
     )
@@ -119,7 +119,7 @@ def test_a_changed_evaluation_trains_nothing(project):
     assert not {"train", "embed", "split"} & set(planned)
 
 
-def test_a_changed_label_or_column_only_renders_again(project):
+def test_a_changed_label_or_column_reruns_only_the_report(project):
     project.edit("config/studies/letters.yaml", "label: Triplet", "label: Triplet margin")
     project.edit("config/studies/letters.yaml", "table: [P@1, RP, MAP@R]", "table: [P@1, MAP@R]")
     assert set(project.planned()) == {"table", "figure", "page", "all"}
@@ -132,19 +132,21 @@ def test_another_number_of_workers_or_device_reruns_nothing(project):
     assert project.planned("--config", "workers=2", "device=cpu") == {}
 
 
-def test_more_seeds_add_runs_and_keep_those_that_are_there(project):
+def test_more_seeds_add_runs_and_keep_existing_ones(project):
     planned = project.planned("--config", "seeds=[0,1]")
     assert planned["train"] == planned["embed"] == 5
     assert planned["evaluate"] == 3
 
 
-def test_a_deleted_checkpoint_is_trained_to_the_same_bits(project, finished):
-    """Every bit of a result is a function of the configuration; only times differ."""
-    for method in ("triplet", "proxy_nca"):
-        run = f"results/letters/glyphs/{method}/seed0/fold1"
+def test_a_deleted_checkpoint_is_retrained_bit_identically(project, finished):
+    """Results depend only on the configuration, to the last bit; only times differ."""
+    runs = [f"results/letters/glyphs/{method}/seed0/fold1" for method in ("triplet", "proxy_nca")]
+    for run in runs:
         project.path(f"{run}/model.safetensors").unlink()
         project.path(f"{run}/embeddings.safetensors").unlink()
-        project.succeed("--cores", "2", "--config", "workers=1", "--", f"{run}/embeddings.safetensors")
+    embedded = [f"{run}/embeddings.safetensors" for run in runs]
+    project.succeed("--cores", "2", "--config", "workers=1", "--", *embedded)
+    for run in runs:
         for name in ("model.safetensors", "embeddings.safetensors"):
             assert project.path(f"{run}/{name}").read_bytes() == finished.path(f"{run}/{name}").read_bytes()
 
@@ -159,7 +161,7 @@ def test_touched_or_edited_scripts_rerun_nothing(project):
     assert project.planned() == {}
 
 
-def test_a_new_image_is_noticed(project):
+def test_a_new_image_is_detected(project):
     source = project.path("glyphs/A/DejaVuSans.png")
     project.path("glyphs/A/another.png").write_bytes(source.read_bytes())
     planned = project.planned()
@@ -174,7 +176,7 @@ def quote(project, rows="triplet: {concatenated: {MAP@R: 12.34}}"):
     project.edit("config/studies/letters.yaml", "title: Letters", "title: Letters\npublished: letters.yaml")
 
 
-def test_published_numbers_stand_beside_ours(project):
+def test_published_numbers_are_next_to_ours(project):
     quote(project)
     assert set(project.planned()) == {"table", "figure", "page", "all"}
     project.succeed("--cores", "2", "--", "results/letters/glyphs/table.md")
@@ -182,7 +184,7 @@ def test_published_numbers_stand_beside_ours(project):
     assert "12.34" in table and "Letters (2020)" in table
 
 
-def test_three_published_rows_are_also_compared_by_rank(project):
+def test_three_published_rows_have_a_figure_of_ranks(project):
     rows = (f"{method}: {{separated: {{MAP@R: {value}}}}}" for method, value in (("pretrained", 9), ("triplet", 8)))
     quote(project, ", ".join([*rows, "proxy_nca: {separated: {MAP@R: 7}}"]))
     assert project.planned()["figure"] == 6
@@ -190,7 +192,7 @@ def test_three_published_rows_are_also_compared_by_rank(project):
     assert project.path("results/letters/figures/glyphs_ranks.svg").stat().st_size > 5000
 
 
-def test_published_values_alone_need_no_image_and_no_run(fresh):
+def test_published_values_need_no_images_and_no_runs(fresh):
     quote(fresh)
     shutil.rmtree(fresh.path("glyphs"))
     jobs = {"table": 1, "figure": 1, "page": 1, "letters_published": 1}
@@ -206,7 +208,7 @@ def test_published_values_alone_need_no_image_and_no_run(fresh):
     assert fresh.planned("letters_published") == jobs
 
 
-def test_so_far_shows_what_is_there_and_makes_nothing_else(project, finished):
+def test_so_far_shows_existing_results_and_makes_no_others(project, finished):
     row = "results/letters/glyphs/proxy_nca"
     shutil.rmtree(project.path(row))
     project.edit("config/studies/letters.yaml", "margin: 0.1", "margin: 0.2")
@@ -218,15 +220,15 @@ def test_so_far_shows_what_is_there_and_makes_nothing_else(project, finished):
     assert cells["ProxyNCA"].count("not run") == 6 and "0 of 1" in cells["ProxyNCA"]
     assert "not run" not in cells["Triplet"]
     assert "30 test images" in lines[-1] and "(1 of 3 rows)" in lines[-1]
-    assert "Letters – so far" in project.read("results/letters_so_far/index.html")
+    assert "Letters – results so far" in project.read("results/letters_so_far/index.html")
     assert not project.path(row).exists()
     assert project.planned("letters_so_far") == {}
-    # what is new is noticed
+    # new results are detected
     project.write(f"{row}/seed0/separated.json", finished.read(f"{row}/seed0/separated.json"))
     assert project.planned("letters_so_far") == jobs
 
 
-def test_so_far_of_nothing_is_a_page_that_says_so(fresh):
+def test_so_far_without_results_says_so(fresh):
     assert fresh.planned("letters_so_far") == {"table": 1, "page": 1, "letters_so_far": 1}
     fresh.succeed("--cores", "1", "letters_so_far")
     assert "Nothing has been measured on glyphs yet." in fresh.read("results/letters_so_far/index.html")
@@ -238,7 +240,7 @@ def test_a_variant_is_never_trained(project):
     assert "No rule to produce" in output or "MissingRuleException" in output
 
 
-def test_snakemakes_own_report_has_the_captions(finished):
+def test_the_snakemake_report_has_the_captions(finished):
     finished.succeed("--report", "report.html", "--cores", "1")
     report = finished.read("report.html")
     assert "glyphs_gallery.png" in report
@@ -252,7 +254,7 @@ def test_a_sweep_has_its_own_figure_in_every_variant(fresh):
     fresh.edit("resources/published/letters.yaml", "    values:", "    approximate: true\n    values:")
     planned = fresh.planned()
     assert (planned["train"], planned["figure"]) == (4, 1)
-    # a comparison with training images needs histories and nothing else
+    # the figure of generalisation needs only histories
     fresh.edit("config/studies/letters.yaml", "also: [P@1]", "also: [P@1], watch: {train: [P@1]}")
     assert fresh.planned()["figure"] == 2
     planned = fresh.planned("results/letters/figures/glyphs_generalisation.png")

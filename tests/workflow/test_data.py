@@ -1,12 +1,12 @@
-"""`snakemake data`: from a server and a user's hands to indices, through the real command line."""
+"""`snakemake data`: from a server and dropped files to indices, on the real command line."""
 
 import hashlib
 import json
 import tarfile
 import zipfile
 
-from project import Project
-from servers import Answer, serving
+from support.project import Project
+from support.services.servers import Answer, serving
 
 ASKED = ("data", "--config", "datasets=[mini,by_hand]")
 
@@ -49,12 +49,12 @@ def test_datasets_are_fetched_verified_unpacked_and_indexed(tmp_path):
         )
         begun = project.path("resources/datasets/mini/downloads/mini.tgz.part")
         begun.parent.mkdir(parents=True)
-        begun.write_bytes(data[:100])  # of a job that was killed
+        begun.write_bytes(data[:100])  # left by a killed job
 
-        # one dataset waits for its user, the other does not wait for that
+        # one dataset needs its user, the other is finished without waiting
         output = project.fail("--cores", "2", "--keep-going", *ASKED)
         assert (
-            "dataset 'by_hand': img.zip has to be got by hand: fill in the form at https://example.org and get "
+            "dataset 'by_hand': img.zip must be obtained by hand: fill in the form at https://example.org and get "
             "img.zip, not img_highres.zip. Put it into resources/drop/by_hand and run the same command again."
         ) in output
         assert "Traceback" not in output

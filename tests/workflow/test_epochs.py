@@ -1,58 +1,51 @@
-"""A study that is selected on the test set, with queries and a gallery, an ensemble, and sizes that differ."""
+"""A study selected on the test set, with queries and a gallery, an ensemble, and different embedding sizes."""
 
 import csv
 import json
 
 import pytest
-from project import Project
 from safetensors.numpy import load_file
 
-STUDY = """
-title: Letters
-seeds: [0]
-views: [best_on_test, last_epoch]
-datasets:
-  glyphs: {}
-protocol:
-  split: {scheme: official}
-  transforms:
-    resize:
-    train: [{random_resized_crop: {size: 32, scale: [0.6, 1.0], ratio: [0.75, 1.333]}}]
-    eval: [{center_crop: {size: 32}}]
-  model:
-    backbone: {name: "small_net:SmallNet", weights: none}
-    head: {class: Linear, dim: 16}
-  sampler: {class: MPerClass, batch: 8, per_class: 2, length: 64}
-  optimisers:
-    backbone: {class: Adam, lr: 1e-3}
-    head: {class: Adam, lr: 1e-3}
-    projector: {class: Adam, lr: 1e-3}
-    loss: {class: Adam, lr: 1e-2}
-  schedule: {epochs: 2, steps_per_epoch: 3, evaluate_every: 1, warm_up: {epochs: 1, fresh_optimisers: true}}
-  selection: {role: test, metric: R@1, watch: {train: [R@1]}}
-  evaluation:
-    metrics: [R@1, R@2, MAP@R, NMI]
-    table: [R@1, NMI]
-    normalise: false
-    distances: train
-methods:
-  untrained:
-    label: Untrained
-    model: {head: {class: Identity}}
-    schedule: {epochs: 0}
-  triplet:
-    label: Triplet
-    model: {projector: {class: LinearProjector, dim: 24}, batch_norm: frozen_affine}
-    forward: {class: InTurns, parts: 2}
-    loss: {class: TripletMarginLoss, margin: 0.1}
-  ensemble:
-    label: Ensemble
-    members: 2
-    relabel: {class: MetaClasses, count: 3}
-    loss: {class: ProxyNCALoss}
-    sampler: {per_class: 1}
-    evaluation: {normalise: true}
-"""
+from support.project import Project, small_study
+
+EVALUATION = {"metrics": ["R@1", "R@2", "MAP@R", "NMI"], "table": ["R@1", "NMI"], "normalise": False}
+WARM_UP = {"epochs": 1, "fresh_optimisers": True}
+METHODS = {
+    "untrained": {"label": "Untrained", "model": {"head": {"class": "Identity"}}, "schedule": {"epochs": 0}},
+    "triplet": {
+        "label": "Triplet",
+        "model": {"projector": {"class": "LinearProjector", "dim": 24}, "batch_norm": "frozen_affine"},
+        "forward": {"class": "InTurns", "parts": 2},
+        "loss": {"class": "TripletMarginLoss", "margin": 0.1},
+    },
+    "ensemble": {
+        "label": "Ensemble",
+        "members": 2,
+        "relabel": {"class": "MetaClasses", "count": 3},
+        "loss": {"class": "ProxyNCALoss"},
+        "sampler": {"per_class": 1},
+        "evaluation": {"normalise": True},
+    },
+}
+
+
+def study(**evaluation):
+    return small_study(
+        views=["best_on_test", "last_epoch"],
+        methods=METHODS,
+        protocol={
+            "split": {"scheme": "official"},
+            "optimisers": {
+                "backbone": {"class": "Adam", "lr": 0.001},
+                "head": {"class": "Adam", "lr": 0.001},
+                "projector": {"class": "Adam", "lr": 0.001},
+                "loss": {"class": "Adam", "lr": 0.01},
+            },
+            "schedule": {"epochs": 2, "steps_per_epoch": 3, "evaluate_every": 1, "warm_up": WARM_UP},
+            "selection": {"role": "test", "metric": "R@1", "watch": {"train": ["R@1"]}},
+            "evaluation": {**EVALUATION, **evaluation},
+        },
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,7 @@ def made(tmp_path_factory):
             lines.append(f"{folder.name}/{image.name},{number},{folder.name},{role}")
     project.write("glyphs.csv", "\n".join([*lines, ""]))
     project.edit("config/datasets/glyphs.yaml", "parser: folder\n", "parser: csv\ncsv: glyphs.csv\n")
-    project.write("config/studies/letters.yaml", STUDY)
+    project.write("config/studies/letters.yaml", study(distances="train"))
     project.succeed("--cores", "2")
     return project
 
@@ -101,35 +94,35 @@ def test_both_checkpoints_are_embedded_and_evaluated(made):
     assert all(row["train_R@1"] for row in rows)
 
 
-def test_rows_that_are_not_trained_are_the_same_in_both(made):
+def test_untrained_rows_are_equal_in_both_views(made):
     best, last = (evaluation(made, "untrained", view) for view in ("best_on_test", "last_epoch"))
     assert {**best, "view": ""} == {**last, "view": ""}
 
 
-def test_an_ensemble_is_cut_where_it_is_best(made):
+def test_an_ensemble_uses_its_best_first_members(made):
     best, last = evaluation(made, "ensemble", "best_on_test"), evaluation(made, "ensemble", "last_epoch")
     assert last["dim"] == 32 and "members" not in last
     assert best["dim"] == 16 * best["members"]
 
 
-def test_the_table_says_what_was_selected_and_how_large_rows_are(made):
+def test_the_table_shows_the_selection_and_the_sizes_of_rows(made):
     table = made.read("results/letters/glyphs/table.md")
     assert "Best epoch on test" in table and "Last epoch" in table
     assert "selected on the test set itself" in table
-    assert "12 queries of 6 classes, all of them unseen in training, each searched for among 18 gallery images" in table
+    assert "12 queries of 6 classes, all unseen in training. Each query searches 18 gallery images." in table
     rows = {row["method"]: row for row in csv.DictReader(made.read("results/letters/glyphs/table.csv").splitlines())}
     assert rows["untrained"]["size"] == "32" and rows["triplet"]["size"] == "16"
     for figure in ("metrics", "bars", "generalisation", "curves", "recall", "map", "gallery"):
         assert made.path(f"results/letters/figures/glyphs_{figure}.png").stat().st_size > 5000
 
 
-def test_running_again_does_nothing_and_evaluating_otherwise_trains_nothing(made, tmp_path):
+def test_nothing_runs_again_and_new_metrics_do_not_retrain(made, tmp_path):
     assert made.planned() == {}
     copied = made.copy(tmp_path / "project")
     copied.edit("config/studies/letters.yaml", "metrics: [R@1, R@2, MAP@R, NMI]", "metrics: [R@1, R@2, R@4, NMI]")
     planned = copied.planned()
     assert planned["evaluate_epochs"] == 3
     assert not {"train", "embed", "evaluate"} & set(planned)
-    copied.write("config/studies/letters.yaml", STUDY.replace("    distances: train\n", ""))
+    copied.write("config/studies/letters.yaml", study())
     planned = copied.planned()
     assert planned["embed"] == 4 and "train" not in planned

@@ -3,7 +3,7 @@
 import json
 import re
 
-from project import ROOT, Project
+from support.project import ROOT, Project
 
 
 def blocks(language):
@@ -24,8 +24,9 @@ def test_the_readmes_own_method_runs(project):
     )
     planned = project.planned()
     assert planned["train"] == 2
-    project.succeed("--cores", "2")
-    evaluation = json.loads(project.read(f"results/letters/glyphs/{name}/seed0/concatenated.json"))
+    evaluated = f"results/letters/glyphs/{name}/seed0/concatenated.json"
+    project.succeed("--cores", "2", "--", evaluated)
+    evaluation = json.loads(project.read(evaluated))
     assert 0 < evaluation["metrics"]["MAP@R"] <= 1
     # an edit of one's own class is another run of that method, and of no other
     project.write("my_losses.py", code["my_losses.py"] + "\n# edited\n")
@@ -39,7 +40,8 @@ def test_the_readmes_own_dataset_runs(tmp_path):
     for file in ("config/datasets/mine.yaml", "config/studies/mine.yaml"):
         project.write(file, blocks("yaml")[file])
     project.edit("config/studies/mine.yaml", "base: quickstart", "base: letters")
-    project.succeed("--cores", "2", "--config", "methods=[triplet]", "--", "mine")
+    assert project.planned("--config", "methods=[triplet]", "--", "mine")["page"] == 1
+    project.succeed("--cores", "2", "--config", "methods=[triplet]", "--", "results/mine/mine/table.md")
     assert "Triplet" in project.read("results/mine/mine/table.md")
 
 

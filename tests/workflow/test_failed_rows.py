@@ -1,4 +1,4 @@
-"""A run that failed for good is shown as failed, with the reason, until it succeeds."""
+"""A failed run is shown as failed, with the reason, until it succeeds."""
 
 HOPELESS = """
 from pytorch_metric_learning.losses import TripletMarginLoss
@@ -10,15 +10,17 @@ class Hopeless(TripletMarginLoss):
 """
 ROW = """  hopeless:
     label: Hopeless
+    members: 1
     loss: {class: "hopeless:Hopeless"}
 """
+RUN = "results/letters/glyphs/hopeless/seed0"
 REASON = "The loss became nan at step 1"
 
 
-def test_a_row_that_failed_says_why_until_it_succeeds(project):
+def test_a_failed_row_shows_the_reason_until_it_succeeds(project):
     project.write("hopeless.py", HOPELESS)
     project.write("config/studies/letters.yaml", project.read("config/studies/letters.yaml").rstrip() + "\n" + ROW)
-    assert REASON in project.fail("--cores", "2")
+    assert REASON in project.fail("--cores", "2", f"{RUN}/fold0/model.safetensors")
     log = project.path("logs/letters/glyphs/hopeless/seed0/fold0/train.failed")
     assert log.read_text(encoding="utf-8").startswith(REASON) and log.read_text(encoding="utf-8").count("\n") == 1
 
@@ -31,7 +33,7 @@ def test_a_row_that_failed_says_why_until_it_succeeds(project):
         assert REASON in project.read(f"results/letters_so_far/{name}"), name
 
     project.write("hopeless.py", HOPELESS.replace(' * float("nan")', ""))
-    project.succeed("--cores", "2")
+    project.succeed("--cores", "2", f"{RUN}/separated.json", f"{RUN}/concatenated.json")
     assert not log.exists()
-    project.succeed("--cores", "1", "letters_so_far")
+    project.succeed("--cores", "1", "results/letters_so_far/glyphs/table.md")
     assert "failed" not in project.read("results/letters_so_far/glyphs/table.md")

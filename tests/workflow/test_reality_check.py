@@ -1,4 +1,4 @@
-"""The reality check as a user runs it: all rows in miniature, and the published tables alone."""
+"""The reality check as a user runs it: in miniature, and its published tables."""
 
 import csv
 import json
@@ -6,14 +6,15 @@ import math
 import shutil
 
 import pytest
-from project import ROOT, Project
+
+from support.project import ROOT, Project
 
 ROWS = 19
 
 
 @pytest.fixture
 def bare(tmp_path):
-    """The project as it is cloned, but for downloads that are there already."""
+    """A fresh clone of the project with the downloads already in place."""
     project = Project.create(tmp_path / "project")
     emoji = ROOT / "resources/datasets/emoji"
     if emoji.exists():
@@ -26,12 +27,12 @@ def table_rows(project, path):
         return {row["method"]: row for row in csv.DictReader(file)}
 
 
-# Untrained, and one of pairs. All rows train in tests/unit/test_rows.py.
+# An untrained row and a pair loss. tests/unit/training/test_rows.py trains all rows.
 SOME = ("pretrained", "triplet")
 
 
 def test_rows_of_the_study_in_miniature(bare):
-    """What must hold of rows after a few steps; no value is expected in particular."""
+    """Checks that must hold after a few steps, without expected values."""
     bare.succeed("--cores", "2", "mlrc_tiny", "--config", f"methods=[{','.join(SOME)}]")
     rows = table_rows(bare, "results/mlrc_tiny/emoji/table.csv")
     assert set(rows) == set(SOME)
@@ -80,7 +81,7 @@ def test_published_tables_need_neither_images_nor_training(tmp_path):
 
 
 def test_the_whole_study_can_be_planned(tmp_path):
-    """10 seeds, 3 datasets, 18 rows in 4 folds and an untrained one."""
+    """10 seeds, 3 datasets, 18 rows with 4 folds and an untrained row."""
     project = Project.create(tmp_path / "project")
     planned = project.planned("mlrc")
     assert planned["train"] == planned["embed"] == 10 * 3 * (18 * 4 + 1)

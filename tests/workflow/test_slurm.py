@@ -1,4 +1,4 @@
-"""`snakemake --profile slurm` on a real SLURM: daemons of this machine, with GPUs that are only devices' names."""
+"""`snakemake --profile slurm` on a real SLURM: daemons on this machine, with GPUs that are only device names."""
 
 import json
 import os
@@ -8,17 +8,17 @@ import time
 
 import pytest
 import yaml
-from project import ROOT
-from slurm import Unable, cluster
 
 from recheck.files import sha256
+from support.project import ROOT, small_study
+from support.services.slurm import Unable, cluster
 
-# What is the same for every cluster stays as the profile has it; here the first look at a job need not wait 40 s.
+# Settings for this small cluster; all other settings come from the profile.
 QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20")
 SITE = "'--signal=TERM@180'"
 RESULTS = ("table.md", "table.csv", "table.tex")
 
-# Losses that wait for an event of the cluster, never for a time. What they compute is what the plain loss computes.
+# Losses that wait for an event of the cluster, never for a time. Their values are those of the plain loss.
 WAITING = """
 import signal, time
 from pathlib import Path
@@ -26,7 +26,7 @@ from pytorch_metric_learning.losses import TripletMarginLoss
 
 
 class Waiting(TripletMarginLoss):
-    \"\"\"Waits once, where `events` says that it is disturbed and in its step after the first epoch's four.\"\"\"
+    \"\"\"Waits once, in the first step after the first epoch (4 steps), if its file in `events` exists.\"\"\"
 
     def __init__(self, name, margin=0.05):
         super().__init__(margin)
@@ -43,7 +43,7 @@ class Waiting(TripletMarginLoss):
 
 class UntilTerm(Waiting):
     def wait(self):
-        stop = signal.getsignal(signal.SIGTERM).__self__  # the run's own StopRequest
+        stop = signal.getsignal(signal.SIGTERM).__self__  # the StopRequest of the run
         while stop.signal_number is None:
             time.sleep(0.1)
 
@@ -58,13 +58,14 @@ class Hopeless(TripletMarginLoss):
     def forward(self, *arguments):
         return super().forward(*arguments) * float("nan")
 """
-METHODS = """
-methods:
-  late: {label: Late, members: 1, loss: {class: "waiting:UntilTerm", name: late}}
-  killed: {label: Killed, members: 1, loss: {class: "waiting:ForEver", name: killed}}
-  hopeless: {label: Hopeless, members: 1, loss: {class: "waiting:Hopeless"}}
-"""
-SCHEDULE = "schedule: {epochs: 3, steps_per_epoch: 4, evaluate_every: 1}"
+STUDY = small_study(
+    protocol={"schedule": {"epochs": 3, "steps_per_epoch": 4, "evaluate_every": 1}},
+    methods={
+        "late": {"label": "Late", "members": 1, "loss": {"class": "waiting:UntilTerm", "name": "late"}},
+        "killed": {"label": "Killed", "members": 1, "loss": {"class": "waiting:ForEver", "name": "killed"}},
+        "hopeless": {"label": "Hopeless", "members": 1, "loss": {"class": "waiting:Hopeless"}},
+    },
+)
 
 
 @pytest.fixture
@@ -99,10 +100,8 @@ def test_a_study_gives_the_same_bits_as_locally(slurm, fresh, finished):
 
 
 def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
-    """One study, three fates: out of time again and again, killed outright, and failing for good."""
-    study = fresh.read("config/studies/letters.yaml")
-    study = study.replace("schedule: {epochs: 2, steps_per_epoch: 3, evaluate_every: 1}", SCHEDULE)
-    fresh.write("config/studies/letters.yaml", study[: study.index("methods:")] + METHODS)
+    """One study with three runs: one out of time, one killed, one failing for good."""
+    fresh.write("config/studies/letters.yaml", STUDY)
     fresh.write("waiting.py", WAITING)
     undisturbed = fresh.copy(tmp_path / "undisturbed")
     runs = [f"results/letters/glyphs/{method}/seed0/fold0" for method in ("late", "killed")]
@@ -110,8 +109,9 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
 
     for method in ("late", "killed"):
         fresh.write(f"events/{method}_waits", "")
-    # a minute is SLURM's shortest limit; whoever is sent again has time enough, however slow the machine is
-    fresh.edit("slurm/config.yaml", "runtime: 1440", 'runtime: "1 if attempt == 1 else 30"')
+    # One minute is SLURM's shortest limit. All other jobs have enough time on any machine.
+    limit = "1 if attempt == 1 and wildcards.method == 'late' else 30"
+    fresh.edit("slurm/config.yaml", "runtime: 1440", f'runtime: "{limit}"')
     fresh.edit("slurm/config.yaml", SITE, "'--signal=TERM@5'")
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
     kill_once_it_waits(fresh, process, "killed")
@@ -128,9 +128,9 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     assert sum("killed" in comment for comment in attempts) >= 2, output
     assert sum("hopeless" in comment for comment in attempts) == 4, output  # once and three retries
     log = fresh.read("logs/letters/glyphs/late/seed0/fold0/train.log")
-    assert re.search(r"continuing at epoch \d, step [1-9]", log)
+    assert re.search(r"Resuming at epoch \d, step [1-9]", log)
 
-    # the rest went on, and the last thing that is said is what failed
+    # The other runs continued, and the output ends with what failed.
     assert fresh.path("results/letters/glyphs/killed/seed0/separated.json").exists()
     assert not fresh.path("results/letters/glyphs/table.md").exists()
     end = output[output.rindex("failed for good") :]
@@ -140,8 +140,8 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     assert "late/seed0" not in end
 
 
-def test_every_measuring_rule_travels_with_its_embeddings():
-    """A rule that `use rule` makes inherits nothing from the profile: both keys go by names."""
+def test_every_metric_rule_is_grouped_with_its_embeddings():
+    """A rule made by `use rule` inherits nothing from the profile, whose keys go by rule names."""
     rules = (ROOT / "workflow/rules/evaluate.smk").read_text(encoding="utf-8")
     names = re.findall(r"^(?:rule|use rule \w+ as) (\w+)", rules, re.MULTILINE)
     assert names == ["evaluate", "evaluate_epochs", "calibrate"]
@@ -153,7 +153,7 @@ def test_every_measuring_rule_travels_with_its_embeddings():
 
 
 def kill_once_it_waits(project, process, method):
-    """KILL for every process of the job's step, in the middle of its second epoch: as when a node is switched off."""
+    """KILL every process of the job's step in the middle of its second epoch, as if its node were switched off."""
     while not project.path(f"events/{method}_waited").exists():
         assert process.poll() is None, f"Snakemake ended before '{method}' trained:\n{process.communicate()[0]}"
         time.sleep(0.2)
@@ -162,7 +162,7 @@ def kill_once_it_waits(project, process, method):
 
 
 def history(project, run):
-    """What a run measured; not how fast it was."""
+    """History of a run without its timings."""
     rows = project.read(f"{run}/history.csv").splitlines()
     speed = rows[0].split(",").index("images_per_second")
     record = json.loads(project.read(f"{run}/run.json"))
@@ -171,7 +171,7 @@ def history(project, run):
 
 
 def submitted():
-    """Every job that SLURM still knows, finished ones too."""
+    """Every job that SLURM still knows, including finished ones."""
     shown = subprocess.run(["scontrol", "show", "job", "--oneliner"], capture_output=True, text=True, check=True).stdout
     jobs = []
     for line in shown.splitlines():

@@ -1,9 +1,10 @@
-"""The experiment with points in a plane, through the command line."""
+"""The toy experiment with points in a plane, from the command line."""
 
 import re
 
 import pytest
-from project import Project
+
+from support.project import Project
 
 TOY = "config/toys/contextual_toy.yaml"
 
@@ -17,7 +18,7 @@ def made(tmp_path_factory):
     return project
 
 
-def test_page_and_pictures_are_there(made):
+def test_page_and_pictures_exist(made):
     page = made.read("results/contextual_toy/index.html")
     assert page.count("<img") == 3
     assert len(re.findall(r'<th scope="row">(?:Contrastive|Neighbourhood)</th>', page)) == 2
@@ -27,7 +28,7 @@ def test_page_and_pictures_are_there(made):
     assert made.planned("contextual_toy") == {}
 
 
-def test_only_what_changed_is_made_again(made, tmp_path):
+def test_only_changed_outputs_are_rebuilt(made, tmp_path):
     labelled = made.copy(tmp_path / "label")
     labelled.edit(TOY, "label: Contrastive", "label: Pairs")
     assert labelled.planned("contextual_toy") == {"toy_figure": 3, "toy_page": 1, "contextual_toy": 1}
@@ -35,7 +36,7 @@ def test_only_what_changed_is_made_again(made, tmp_path):
     assert labelled.planned("contextual_toy")["toy"] == 1
 
 
-def test_mistakes_are_one_sentence(made, tmp_path):
+def test_mistakes_are_reported_on_one_line(made, tmp_path):
     broken = made.copy(tmp_path / "broken")
     assert "did you mean 'contextual_toy'" in broken.fail("--cores", "1", "contextual_toi")
     broken.edit(TOY, "weight_decay: 1e-5", "decay: 1e-5")

@@ -1,4 +1,4 @@
-"""Weights and released checkpoints through the real command line."""
+"""Weights and released checkpoints on the real command line."""
 
 import csv
 import hashlib
@@ -8,11 +8,11 @@ import zipfile
 
 import pytest
 import torch
-from project import Project
-from servers import serving
-from small_net import SmallNet
 
 from recheck.models.bn_inception import BNInception
+from support.project import Project, small_study
+from support.services.servers import serving
+from support.small_net import SmallNet
 
 MODEL = "results/letters/glyphs/pretrained/seed0/fold0/model.safetensors"
 
@@ -32,7 +32,7 @@ def weights_yaml(project, path, urls):
     )
 
 
-def test_weights_are_fetched_and_a_run_is_tied_to_their_content_not_to_their_mirrors(fresh, tmp_path):
+def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, tmp_path):
     torch.manual_seed(0)
     network = SmallNet()
     torch.save(network.state_dict(), tmp_path / "small_net.pth")
@@ -40,8 +40,10 @@ def test_weights_are_fetched_and_a_run_is_tied_to_their_content_not_to_their_mir
     fresh.edit("config/studies/letters.yaml", 'SmallNet", weights: none', 'SmallNet", weights: letters')
 
     output = fresh.fail("--cores", "2", MODEL)
-    assert "No source gave small_net.pth (url http://127.0.0.1:9/gone: no answer" in output
-    assert "By hand: ask for small_net.pth on https://example.org. Put it into resources/drop/weights and run" in output
+    assert "small_net.pth could not be downloaded (url http://127.0.0.1:9/gone: no answer" in output
+    assert (
+        ". Get it by hand: ask for small_net.pth on https://example.org. Put it into resources/drop/weights" in output
+    )
     assert "Traceback" not in output and not fresh.path("resources/weights/small_net.pth").exists()
 
     with serving() as server:
@@ -64,38 +66,32 @@ def test_weights_are_fetched_and_a_run_is_tied_to_their_content_not_to_their_mir
     assert found == (tmp_path / "small_net.pth").read_bytes(), "recognised by its content"
 
 
-STUDY = """
-title: Letters by others
-seeds: [0]
-views: [concatenated]
-published: letters.yaml
-datasets:
-  glyphs: {}
-protocol:
-  split: {scheme: class_disjoint_folds, folds: 2}
-  transforms:
-    resize: {exact: [64, 64]}
-    train: []
-    eval: []
-  model:
-    backbone: {name: bn_inception, weights: none}
-    head: {class: Linear, dim: 128}
-  sampler: {class: Shuffled, batch: 16}
-  optimisers: {}
-  schedule: {epochs: 3, evaluate_every: 1}
-  selection: {}
-  evaluation: {metrics: [P@1, MAP@R], table: [P@1, MAP@R]}
-methods:
-  untrained:
-    label: Untrained
-    members: 1
-    model: {backbone: {name: "small_net:SmallNet", weights: none}, head: {class: Identity}}
-    schedule: {epochs: 0}
-  triplet_released:
-    label: Triplet
-    compare_to: triplet
-    released: {layout: mlrc}
-"""
+STUDY = small_study(
+    title="Letters by others",
+    views=["concatenated"],
+    published="letters.yaml",
+    protocol={
+        "transforms": {"resize": {"exact": [64, 64]}, "train": [], "eval": []},
+        "model": {
+            "backbone": {"name": "bn_inception", "weights": "none"},
+            "head": {"class": "Linear", "dim": 128},
+        },
+        "sampler": {"class": "Shuffled", "batch": 16},
+        "optimisers": {},
+        "schedule": {"epochs": 3, "evaluate_every": 1},
+        "selection": {},
+        "evaluation": {"metrics": ["P@1", "MAP@R"], "table": ["P@1", "MAP@R"]},
+    },
+    methods={
+        "untrained": {
+            "label": "Untrained",
+            "members": 1,
+            "model": {"backbone": {"name": "small_net:SmallNet", "weights": "none"}, "head": {"class": "Identity"}},
+            "schedule": {"epochs": 0},
+        },
+        "triplet_released": {"label": "Triplet", "compare_to": "triplet", "released": {"layout": "mlrc"}},
+    },
+)
 PUBLISHED = """
 documents:
   - source: The letters' own paper
@@ -110,7 +106,7 @@ RUN = "results/letters/glyphs/triplet_released/seed0/fold1"
 
 @pytest.fixture
 def released(tmp_path):
-    """A project with a released row, and the checkpoints of its two folds as others would have left them."""
+    """A project with a released row, and the checkpoints of its two folds as their authors would release them."""
     project = Project.create(tmp_path / "project", classes=8, per_class=3)
     project.write("config/studies/letters.yaml", STUDY)
     project.write("resources/published/letters.yaml", PUBLISHED)
@@ -126,14 +122,14 @@ def released(tmp_path):
     return project
 
 
-def test_released_checkpoints_are_a_row_of_the_table_marked_so(released, tmp_path):
+def test_released_checkpoints_are_marked_in_the_table(released, tmp_path):
     table = "results/letters/glyphs/table.md"
     planned = released.planned(table)
     assert (planned["fetch_released"], planned["convert"], planned["train"], planned["embed"]) == (1, 2, 1, 3)
     output = released.fail("--cores", "1", f"{RUN}/model.safetensors")
-    assert "method 'triplet_released': No trunk_best<epoch>.pth with an embedder_best<epoch>.pth in" in output
-    assert "Test50_50_Partitions2_0, Test50_50_Partitions2_1: put these folders, or the zip archives" in output
-    assert f"into {DROP} and run the same command again (found: nothing)" in output
+    assert "method 'triplet_released': Missing trunk_best<epoch>.pth and embedder_best<epoch>.pth of" in output
+    assert "Test50_50_Partitions2_0, Test50_50_Partitions2_1 (found: nothing): put these folders, or zip" in output
+    assert f"into {DROP} and run the same command again." in output
     assert "Traceback" not in output
 
     shutil.copytree(tmp_path / "experiment/Test50_50_Partitions2_0", released.path(f"{DROP}/Test50_50_Partitions2_0"))
@@ -146,7 +142,10 @@ def test_released_checkpoints_are_a_row_of_the_table_marked_so(released, tmp_pat
     row = next(line for line in text.splitlines() if "Triplet (released)" in line)
     assert "61.23" in row and "41.50" in row
     assert "bn_inception (released weights)" in text
-    assert "Rows marked “released” are checkpoints published by others, evaluated here and not trained here." in text
+    assert (
+        "Rows marked “released” are checkpoints published by others; they were evaluated here but not trained here."
+        in text
+    )
     rows = list(csv.DictReader(released.read(table.replace(".md", ".csv")).splitlines()))
     assert [row["label"] for row in rows] == ["Untrained", "Triplet (released)"]
     assert rows[1]["concatenated_P@1_dim"] == "256" and 0 < float(rows[1]["concatenated_MAP@R_mean"]) < 100

@@ -1,4 +1,4 @@
-# No rules here: what the rules ask. How a study is read and resolved: workflow/scripts/recheck/study
+# Constants and functions for the rules. The package workflow/scripts/recheck/study reads and resolves studies.
 import gc
 import os
 import re
@@ -25,7 +25,7 @@ from recheck.study.toy import PICTURES, load_toy
 from recheck.study.yaml import names_in
 from recheck.training.gpus import visible_gpus
 
-# A plan of thousands of jobs keeps millions of objects: looking for garbage among them takes long.
+# A plan of thousands of jobs holds millions of objects, and scanning them for garbage is slow.
 gc.set_threshold(200_000, 100, 1000)
 
 STUDIES, METHODS, DATASETS, WEIGHTS, TOYS = (
@@ -35,7 +35,7 @@ FIGURES = all_figures()
 RESOURCES, RESULTS = (workflow.pathvars.get(name) for name in ("resources", "results"))
 EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
-# Where a run keeps what it needs to continue: never a declared output, which Snakemake would delete.
+# State that a run resumes from. It is not a declared output, because Snakemake would delete it.
 STATE = f"{RESULTS}/state/{RUN}"
 ROW = r"[a-z0-9][a-z0-9_-]*"
 TABLE_NEEDS = ("evaluations", "index", "split")
@@ -44,11 +44,10 @@ GPUS = [] if config.get("device") == "cpu" else visible_gpus()
 RUN_THREADS = 8 if GPUS else 1
 
 if not GPUS:
-    # A login node has no GPU, but its conda makes the environments (envs/train.yaml) of nodes that have.
+    # A login node has no GPU, but conda on it must create environments (envs/train.yaml) for nodes with GPUs.
     os.environ.setdefault("CONDA_OVERRIDE_CUDA", "13.0")
 elif workflow.is_main_process and workflow.global_resources["_nodes"].value is None:
-    # On this machine no more jobs at once than GPUs, unless `--resources gpu=…` says otherwise, and as many cores for
-    # each as keep all of these busy.
+    # On one machine, run at most one job per GPU unless `--resources gpu=…` is given, and share the cores among them.
     limit = workflow.global_resources.setdefault("gpu", len(GPUS)).value
     cores = workflow.global_resources["_cores"].value or RUN_THREADS
     RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, len(GPUS)))))
@@ -65,7 +64,7 @@ wildcard_constraints:
 
 
 def growing(amount):
-    """A resource such as memory: more with each attempt, where a profile has `retries`."""
+    """A resource such as memory that grows with each attempt, for profiles with `retries`."""
     return lambda wildcards, attempt: amount * attempt
 
 
@@ -85,9 +84,9 @@ def for_users(function):
 
 @for_users
 def read_configuration():
-    """The config, checked, with the catalogue of all studies and the files of weights."""
+    """Check the config; return the catalogue of all studies and the weights files by path."""
     if isinstance(config.get("seeds"), list):
-        # Snakemake makes text of `--config seeds=[0,1]`
+        # Snakemake turns the numbers of `--config seeds=[0,1]` into text.
         config["seeds"] = [int(seed) if str(seed).isdecimal() else seed for seed in config["seeds"]]
     validate(config, "config", "config/config.yaml (or --config)")
     weights = description.load_weights(WEIGHTS)
@@ -120,20 +119,22 @@ toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))
 
 @for_users
 def run_of(wildcards):
-    """The run of a rule whose paths name study, dataset and method."""
+    """Run of a rule whose paths contain study, dataset and method."""
     return study_of(wildcards.study).run(wildcards.dataset, wildcards.method)
 
 
 @for_users
 def check_name(name):
-    """A study's name is a target, and the name of a folder in results."""
+    """Refuse a study whose name cannot be a target and a folder in results."""
     if not name.isidentifier() or workflow.is_rule(name) or name == "state":
-        raise UserError(f"{STUDIES.get(name, name)}: '{name}' can't be a target; rename the file.")
+        raise UserError(
+            f"{STUDIES.get(name, name)}: '{name}' cannot be the name of a target. Rename the file."
+        )
 
 
 @for_users
 def check_request():
-    """Check the targets and folders before anything is built on them."""
+    """Check the requested targets, the datasets and the folders before Snakemake plans any job."""
     requested = set()
     if workflow.exec_mode.name == "DEFAULT" and Path(sys.argv[0]).name.startswith("snakemake"):
         requested = set(parse_args(sys.argv[1:])[1].targets)

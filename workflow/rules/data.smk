@@ -1,7 +1,8 @@
-# fetch → verify → extract → index → pack: a dataset from its sources to a memory map, once for all studies
+# fetch → verify → extract → index → pack: turn a dataset's sources into a memory map, once for all studies
 
 
-# Where the command is typed: a cluster's compute nodes often have no internet, and what was dropped here is here.
+# On the machine where Snakemake runs: compute nodes of a cluster often have no internet access, and the drop folder may
+# be on this machine only.
 localrules:
     fetch,
     fetch_weights,
@@ -54,12 +55,12 @@ rule fetch_weights:
         mem_mb=growing(1000),
         runtime=240,
     params:
-        # its content alone: a new mirror or another word in the YAML does not fetch again
+        # only the content matters: a new mirror or other edits of the YAML do not fetch again
         checksum=lambda wildcards: WEIGHT_FILES[wildcards.file].entry["sha256"],
         yaml=lambda wildcards: str(WEIGHT_FILES[wildcards.file].path),
         drop=description.drop_folder(RESOURCES, "weights"),
     message:
-        "Fetching the weights {wildcards.file}"
+        "Fetching weights {wildcards.file}"
     script:
         "../scripts/fetch.py"
 
@@ -143,7 +144,7 @@ rule extract:
 rule index:
     input:
         verified="<resources>/datasets/{dataset}/verified.json",
-        # a dataset without archives has nothing to unpack, and no job for it
+        # without archives there is no job that unpacks
         extracted=lambda wildcards: (
             f"<resources>/datasets/{wildcards.dataset}/extracted.json"
             if dataset_of(wildcards.dataset).archives
@@ -194,7 +195,7 @@ rule pack:
         root=lambda wildcards: dataset_of(wildcards.dataset).root,
         reading=lambda wildcards: dataset_of(wildcards.dataset).image_reading,
     message:
-        "Packing {wildcards.dataset}, {wildcards.resize} size"
+        "Packing the images of {wildcards.dataset} ({wildcards.resize})"
     script:
         "../scripts/pack.py"
 
@@ -218,6 +219,6 @@ rule split:
         scheme=lambda wildcards: study_of(wildcards.study).split(wildcards.dataset),
         classes=lambda wildcards: study_of(wildcards.study).classes[wildcards.dataset],
     message:
-        "Splitting {wildcards.dataset} for {wildcards.study}"
+        "Splitting {wildcards.dataset} for study {wildcards.study}"
     script:
         "../scripts/split.py"

@@ -1,6 +1,6 @@
-# evaluate: the metrics of both views from the folds' embeddings, in one job: starting it takes longer than a view
-# evaluate_epochs: the same for the views of studies whose runs are selected on the test set
-# calibrate: queries of trained classes and of others against one index, each with its own threshold
+# evaluate: metrics of both views from the folds' embeddings, in one job because starting a job takes longer than a view
+# evaluate_epochs: the same for studies that select their runs on the test set
+# calibrate: one threshold for queries of trained classes and one for queries of unseen classes, against the same index
 
 
 rule evaluate:
@@ -41,7 +41,7 @@ use rule evaluate as evaluate_epochs with:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.log",
     benchmark:
         "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_epochs.tsv"
-    # NMI as published protocols compute it takes hours where there are thousands of classes and dimensions
+    # NMI as in published protocols takes hours for thousands of classes and dimensions.
     resources:
         mem_mb=growing(8000),
         runtime=growing(240),

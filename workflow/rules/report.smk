@@ -1,4 +1,4 @@
-# table → figures → page: what people look at, made where Snakemake runs
+# Tables, figures and pages, made on the machine that runs Snakemake.
 
 
 localrules:
@@ -37,7 +37,7 @@ rule table:
         facts=lambda wildcards: facts_of(wildcards.study, wildcards.dataset),
         found=lambda wildcards: found(wildcards.study, [wildcards.dataset], TABLE_NEEDS),
     message:
-        "Table of {wildcards.study} on {wildcards.dataset}"
+        "Rendering the table of {wildcards.study} on {wildcards.dataset}"
     script:
         "../scripts/table.py"
 
@@ -73,7 +73,7 @@ rule figure:
         found=lambda wildcards: found(wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs),
         caption=lambda wildcards: FIGURES[wildcards.figure].caption.format(dataset=wildcards.dataset),
     message:
-        "Figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
+        "Drawing figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
     script:
         "../scripts/figure.py"
 
@@ -118,6 +118,6 @@ rule page:
         facts=lambda wildcards: page_facts(wildcards.study),
         found=lambda wildcards: found(wildcards.study, shown_study(wildcards.study).datasets, ["runs"]),
     message:
-        "Page of {wildcards.study}"
+        "Assembling the page of {wildcards.study}"
     script:
         "../scripts/page.py"

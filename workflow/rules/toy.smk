@@ -1,4 +1,4 @@
-# toy (one job per loss) → toy_figure → toy_page: points in a plane instead of images (config/toys)
+# toy (one job per loss) → toy_figure → toy_page: toy experiments on points in a plane (config/toys)
 
 
 localrules:
@@ -25,7 +25,7 @@ rule toy:
     params:
         settings=for_users(lambda wildcards: toy_of(wildcards.toy).settings(wildcards.experiment)),
     message:
-        "Training the toy network of {wildcards.toy} by the loss {wildcards.experiment}"
+        "Training the toy network of {wildcards.toy} with loss {wildcards.experiment}"
     script:
         "../scripts/toy.py"
 
@@ -57,7 +57,7 @@ rule toy_figure:
     params:
         labels=lambda wildcards: toy_of(wildcards.toy).labels,
     message:
-        "Picture '{wildcards.picture}' of {wildcards.toy}"
+        "Drawing picture '{wildcards.picture}' of {wildcards.toy}"
     script:
         "../scripts/toy_figure.py"
 
@@ -89,7 +89,7 @@ rule toy_page:
     params:
         toy=lambda wildcards: toy_of(wildcards.toy).content,
     message:
-        "Page of {wildcards.toy}"
+        "Building the page of {wildcards.toy}"
     script:
         "../scripts/toy_page.py"
 

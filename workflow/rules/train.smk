@@ -1,4 +1,4 @@
-# train (one job per run), or convert a released checkpoint → embed (once per fold)
+# train (one job per run) or convert (a released checkpoint) → embed (one job per fold)
 
 
 rule train:
@@ -85,6 +85,6 @@ rule embed:
         configuration=lambda wildcards: run_of(wildcards).embedding,
         state=STATE,
     message:
-        "Embedding the test images by {wildcards.method} on {wildcards.dataset}, seed {wildcards.seed}, fold {wildcards.fold}"
+        "Embedding the test images of {wildcards.dataset} with {wildcards.method}, seed {wildcards.seed}, fold {wildcards.fold}"
     script:
         "../scripts/embed.py"

@@ -1,4 +1,4 @@
-"""Which distances to believe: both sets of queries of a run, and what a user of its model needs."""
+"""Calibrate a run's distance thresholds on seen and unseen queries, and write what users of its model need."""
 
 from pathlib import Path
 
@@ -27,12 +27,12 @@ with job(snakemake) as log:
     run = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": int(wildcards.seed)}
     for sentence in doubts(sets, split, labels):
         log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, sentence)
-    results = {name: found.metrics(configuration["metrics"]) for name, found in sets.items()}
+    results = {name: queries.metrics(configuration["metrics"]) for name, queries in sets.items()}
     for name, metrics in results.items():
         write_json(output[name], {**run, "view": name, "dim": embeddings[name].shape[1], "metrics": metrics})
     blocks = {
-        name: (found.calibration, {key: value for key, value in results[name].items() if key.startswith("R@")})
-        for name, found in sets.items()
+        name: (queries.calibration, {key: value for key, value in results[name].items() if key.startswith("R@")})
+        for name, queries in sets.items()
     }
     write_json(output.evaluation, evaluation_json(wildcards.method, wildcards.dataset, blocks))
     write_json(
@@ -43,6 +43,6 @@ with job(snakemake) as log:
             "model_sha256": sha256(source.model),
             "transforms": snakemake.params.transforms,
             "images": snakemake.params.images,
-            "thresholds": {name: found.as_json() for name, found in sets.items()},
+            "thresholds": {name: queries.as_json() for name, queries in sets.items()},
         },
     )

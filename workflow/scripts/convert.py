@@ -1,4 +1,4 @@
-"""A published checkpoint as a run of ours: the same files that training would have left."""
+"""Convert a released checkpoint into a run, with the same files that training would write."""
 
 from pathlib import Path
 
@@ -18,26 +18,28 @@ with job(snakemake):
     seed, fold = int(wildcards.seed), int(wildcards.fold)
     torch.set_num_threads(snakemake.config["cpu_threads"])
     released = read_json(source.released)
-    own = released["folds"][fold]
-    files = {part: Path(source.released).parent / own[part]["file"] for part in ("trunk", "embedder")}
-    for part, path in files.items():
-        if not path.is_file() or sha256(path) != own[part]["sha256"]:
-            raise UserError(f"{path} is gone or was changed: delete {source.released} and run again.")
+    checkpoint = released["folds"][fold]
+    files = {name: Path(source.released).parent / checkpoint[name]["file"] for name in ("trunk", "embedder")}
+    for name, path in files.items():
+        if not path.is_file() or sha256(path) != checkpoint[name]["sha256"]:
+            raise UserError(f"{path} is missing or has changed: delete {source.released} and run again.")
     data = data_hashes(source.split, source.pack)
     weights = convert_mlrc(configuration["model"], files["trunk"], files["embedder"])
     save_model(snakemake.output.model, weights, configuration["model"], data)
-    write_history(snakemake.output.history, [{"epoch": own["epoch"], "step": None, "loss": None, "source": "released"}])
+    write_history(
+        snakemake.output.history, [{"epoch": checkpoint["epoch"], "step": None, "loss": None, "source": "released"}]
+    )
     write_json(
         snakemake.output.record,
         {
             **{key: wildcards[key] for key in ("study", "dataset", "method")},
             "seed": seed,
             "fold": fold,
-            "fingerprint": run_fingerprint({**configuration, "released": own}, seed, fold, data),
+            "fingerprint": run_fingerprint({**configuration, "released": checkpoint}, seed, fold, data),
             "configuration": configuration,
             "data": data,
-            "released": {key: value for key, value in released.items() if key != "folds"} | own,
-            "best_epoch": own["epoch"],
+            "released": {key: value for key, value in released.items() if key != "folds"} | checkpoint,
+            "best_epoch": checkpoint["epoch"],
             **machine(torch.device("cpu"), snakemake.threads),
         },
     )

@@ -1,4 +1,4 @@
-"""The test embeddings of one run, computed once for all views, the figures and the page."""
+"""Compute the test embeddings of one run, once for all views, figures and the page."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
 from recheck.models.embedding import load_models
 from recheck.progress import Progress
-from recheck.training.device import autocast, own_device
+from recheck.training.device import autocast, reserve_device
 from recheck.training.loading import embed
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
@@ -22,13 +22,13 @@ with job(snakemake):
     configuration = snakemake.params.configuration
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = own_device(config["device"], f"embed {snakemake.output[0]}")
+    device = reserve_device(config["device"], f"embed {snakemake.output[0]}")
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
     roles = {role: data.roles[role] for role in embedded(data.roles)}
     of_training = configuration.get("distances") == "train"
     also = {"train": paired_training_images(data.roles, data.labels)} if of_training else {}
     embeddings = {}
-    # the run's model, and the best on the test set where there is one
+    # the run's model and, if the study asks for it, the checkpoint that is best on the test set
     for prefix, model in load_models(
         source.model, configuration["model"], data_hashes(source.split, source.pack), device
     ):
@@ -44,5 +44,5 @@ with job(snakemake):
                 progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
             )
     write_embeddings(snakemake.output[0], embeddings)
-    # The model is whole and has been used: what training would need to continue is no longer needed.
+    # The model is complete and could be loaded, so the training state is no longer needed.
     shutil.rmtree(snakemake.params.state, ignore_errors=True)

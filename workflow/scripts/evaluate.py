@@ -1,4 +1,4 @@
-"""All metrics of an experiment's folds, in two views."""
+"""Evaluate all metrics of one method and seed, over its folds, in every view."""
 
 import faiss
 
@@ -17,17 +17,17 @@ with job(snakemake):
     split = read_split(snakemake.input.split, 0)
     labels = read_index(snakemake.input.index)["label"].to_numpy()
     for view, path in snakemake.output.items():
-        found = [read_test_set(file, split, view == BEST_ON_TEST) for file in snakemake.input.embeddings]
+        test_sets = [read_test_set(file, split, view == BEST_ON_TEST) for file in snakemake.input.embeddings]
         result = evaluate_view(
             view,
-            [own.embeddings for own in found],
-            labels[found[0].images],
+            [test_set.embeddings for test_set in test_sets],
+            labels[test_sets[0].images],
             configuration["metrics"],
             reduction=configuration["reduction"],
             device=search_device(snakemake.config["device"]),
             seed=int(wildcards.seed),
             select=configuration.get("select"),
-            gallery=found[0].gallery,
+            gallery=test_sets[0].gallery,
             unit=configuration.get("normalise", True),
             clusters=configuration.get("clustering"),
         )

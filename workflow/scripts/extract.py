@@ -1,4 +1,4 @@
-"""The archives of a dataset, unpacked below its images folder."""
+"""Unpack the archives of a dataset into its image folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One file of a dataset, from the first source that gives exactly it."""
+"""Fetch one file of a dataset, or one weights file, from the first source with the right content."""
 
 from recheck.data.description import file_entry
 from recheck.data.sources import fetch

@@ -1,4 +1,4 @@
-"""The published checkpoints of one row on one dataset."""
+"""Fetch the released checkpoints of one method on one dataset."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One figure of one dataset in a study, as PNG and SVG."""
+"""Draw one figure of one dataset in a study, as PNG and SVG."""
 
 from recheck.job import job
 from recheck.report.figures import all_figures

@@ -1,4 +1,4 @@
-"""images.csv: every image of a dataset with its class."""
+"""Write images.csv: every image of a dataset with its class."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""All images of a dataset, decoded once, as one memory map."""
+"""Decode all images of a dataset into one memory-mapped file."""
 
 from pathlib import Path
 

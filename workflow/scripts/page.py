@@ -1,4 +1,4 @@
-"""The page of a study: one file with its tables, figures and the record of every run."""
+"""Write the page of a study: one file with its tables, figures and the record of every run."""
 
 from recheck.files import write_text
 from recheck.job import job

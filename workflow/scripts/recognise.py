@@ -1,7 +1,7 @@
-"""Are these two images of the same class? Which images of a folder are nearest to this one?
+"""Decide whether two images show the same class, or find the images of a folder that are nearest to an image.
 
-This is a command, not a script of the workflow; it uses a model that a study with calibration has trained, on the CPU.
-``recheck.evaluation.calibrated_model`` has the same as Python functions, and says more of what a threshold means.
+This is a command, not a script of the workflow. It uses a model from a study with calibration, by default on the CPU.
+``recheck.evaluation.calibrated_model`` offers the same as Python functions and explains the thresholds in more detail.
 """
 
 import argparse
@@ -13,29 +13,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # a library of networks takes seconds to import: --help and typing errors do not wait for it
+if TYPE_CHECKING:  # importing the networks takes seconds; --help and mistyped options should not wait
     from recheck.evaluation.calibrated_model import CalibratedModel
 
 YES, NO, ERROR, INTERRUPTED = 0, 1, 2, 130
-NAMED = 3  # files that were skipped, in a warning
+NAMED = 3  # skipped files that a warning names
 
 MEANING = """\
 what the threshold means:
-  It was calibrated for the nearest image of an index. Of the queries whose nearest neighbour was within the
-  threshold, the precision is the share for which that neighbour was of the right class; the recall is the share of
-  the queries with a right nearest neighbour for which it was within the threshold. That is what can be expected of
-  the first place of `nearest`, in a folder about as dense as the study's index and with images of the query's class,
-  which the index always had. Arbitrary pairs, as in `same`, later places of `nearest`, and queries whose class is not
-  in the folder have another precision and recall, which were not measured.
+  Thresholds are calibrated for the nearest image of an index to each query.
+    precision  of the queries whose nearest neighbour is within the threshold, the share whose neighbour has the
+               right class
+    recall     of the queries whose nearest neighbour has the right class, the share whose neighbour is within the
+               threshold
+  Expect these values for the first result of `nearest`, in a folder that is about as dense as the study's index and
+  contains images of the query's class, as that index always did. Arbitrary pairs (`same`), later results of `nearest`,
+  and queries whose class is not in the folder have another precision and recall, which were not measured.
 
-  unseen  calibrated on classes that the model was not trained on, as yours are (default)
-  seen    calibrated on new images of the classes that it was trained on
-  0.3     a cosine distance of your own, from 0 (same direction) to 2
+  unseen  calibrated on classes that the model was not trained on, like yours (default)
+  seen    calibrated on new images of classes that the model was trained on
+  0.3     a cosine distance of your choice, from 0 (same direction) to 2 (opposite direction)
 
 exit code:
   0  yes: same class, or the nearest image is near enough
   1  no
-  2  an error; one sentence on the standard error says which
+  2  error: standard error has one line about it
 """
 
 EXAMPLES = """\
@@ -49,8 +51,8 @@ examples:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be any bytes
-    logging.captureWarnings(True)  # Pillow's, about details of files that it can read all the same
+    sys.stdout.reconfigure(errors="backslashreplace")  # file names can contain any bytes
+    logging.captureWarnings(True)  # Pillow warns about details of files that it can read
     try:
         from recheck.errors import UserError
     except ImportError as error:
@@ -59,27 +61,27 @@ def main(arguments: list[str] | None = None) -> int:
         from recheck.evaluation.calibrated_model import CalibratedModel
 
         if options.own_code:
-            sys.path.append(str(Path.cwd()))  # where a study's own modules are
+            sys.path.append(str(Path.cwd()))  # the folder of a study's modules
         model = CalibratedModel.load(options.run, options.device, options.own_code)
         return options.command(model, options)
     except (UserError, OSError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # Python's own exit code would be that of "no"
+    except Exception as error:  # Python's default exit code means "no" here
         traceback.print_exc()
-        return _fail(f"Unexpected {type(error).__name__}: {error} (this is a fault of Recheck)")
+        return _fail(f"Unexpected {type(error).__name__}: {error} (this is a bug in Recheck)")
 
 
 def same(model: "CalibratedModel", options: argparse.Namespace) -> int:
-    found = model.compare(options.a, options.b, options.threshold)
+    result = model.compare(options.a, options.b, options.threshold)
     if options.json:
-        _print_json({**found._asdict(), "calibration": _calibration(model, options.threshold)})
+        _print_json({**result._asdict(), "calibration": _calibration(model, options.threshold)})
     else:
-        limit, distance = _digits(found.threshold, found.distance)
-        answer, sign = ("same class", "≤") if found.same else ("not the same class", ">")
+        limit, distance = _digits(result.threshold, result.distance)
+        answer, sign = ("same class", "≤") if result.same else ("not the same class", ">")
         print(f"{answer}: distance {distance} {sign} {limit} ({_about(model, options.threshold)})")
-    return YES if found.same else NO
+    return YES if result.same else NO
 
 
 def nearest(model: "CalibratedModel", options: argparse.Namespace) -> int:
@@ -90,9 +92,9 @@ def nearest(model: "CalibratedModel", options: argparse.Namespace) -> int:
     query = Path(options.query).resolve()
     paths = [path for path in paths if path.resolve() != query]
     if not paths:
-        raise UserError(f"There are no images in {options.folder} to compare {options.query} with.")
+        raise UserError(f"There are no images in {options.folder} to compare with {options.query}.")
     broken: list[str] = []
-    found = model.nearest(
+    results = model.nearest(
         options.query,
         paths,
         options.count,
@@ -100,12 +102,12 @@ def nearest(model: "CalibratedModel", options: argparse.Namespace) -> int:
         skipped=lambda path, why: broken.append(f"{path}: {why}"),
     )
     _warn_of_skipped(others, broken)
-    if not found:
+    if not results:
         raise UserError(f"None of the {len(paths)} images in {options.folder} can be read.")
     limit = model.distance(options.threshold)
-    near = sum(match.accepted for match in found)
+    near = sum(match.accepted for match in results)
     if options.json:
-        matches = [{**match._asdict(), "path": str(match.path)} for match in found]
+        matches = [{**match._asdict(), "path": str(match.path)} for match in results]
         _print_json(
             {
                 "matches": matches,
@@ -116,12 +118,12 @@ def nearest(model: "CalibratedModel", options: argparse.Namespace) -> int:
             }
         )
         return YES if near else NO
-    shown, *distances = _digits(limit, *(match.distance for match in found))
-    for rank, (match, distance) in enumerate(zip(found, distances, strict=True), start=1):
+    shown, *distances = _digits(limit, *(match.distance for match in results))
+    for rank, (match, distance) in enumerate(zip(results, distances, strict=True), start=1):
         print(f"{rank:>3}  {distance}  {'accepted' if match.accepted else 'too far '}  {match.path}")
     about = _about(model, options.threshold)
     if near:
-        print(f"{near} of these {len(found)} are near enough: distance ≤ {shown} ({about})")
+        print(f"{near} of these {len(results)} are near enough: distance ≤ {shown} ({about})")
     else:
         print(f"nothing is near enough: the nearest has distance {distances[0]} > {shown} ({about})")
     return YES if near else NO
@@ -137,8 +139,8 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--own-code",
         action="store_true",
-        help="let the model import the 'module:Class' that it was trained with, from the working directory; this runs "
-        "code that the model's file names, so only for models you trust",
+        help="import the 'module:Class' that the model was trained with from the working directory; this runs code "
+        "named in the model's file, so use it only for models that you trust",
     )
     shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": f"{EXAMPLES}\n{MEANING}"}
     run = {
@@ -146,7 +148,7 @@ def parser() -> argparse.ArgumentParser:
         "help": "folder with calibration.json, e.g. results/calibration/cars196/circle_loss/seed0",
     }
     top = argparse.ArgumentParser(
-        description="Use a calibrated model: are two images of the same class, and which images are nearest to one?",
+        description="Use a calibrated model to compare two images, or to find the images nearest to a query.",
         **shape,
     )
     commands = top.add_subparsers(required=True, metavar="same|nearest")
@@ -154,8 +156,8 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser(
         "same",
         parents=[common],
-        help="are two images of the same class?",
-        description="Say in one line whether two images are near enough to be of the same class.",
+        help="decide whether two images show the same class",
+        description="Print one line that says whether two images are near enough to be of the same class.",
         **shape,
     )
     one.add_argument("run", **run)
@@ -166,9 +168,9 @@ def parser() -> argparse.ArgumentParser:
     many = commands.add_parser(
         "nearest",
         parents=[common],
-        help="which images of a folder are nearest to one?",
-        description="List the images of a folder and its subfolders that are nearest to a query: rank, distance, "
-        "whether it is near enough, path. The query's own file is left out, files that are no images are skipped.",
+        help="find the images of a folder that are nearest to a query",
+        description="List the images of a folder and its subfolders that are nearest to a query, with rank, distance, "
+        "whether they are near enough, and path. The query itself and files that are not images are skipped.",
         **shape,
     )
     many.add_argument("run", **run)
@@ -180,7 +182,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _threshold(text: str) -> str | float:
-    """A number, or a name that the model knows."""
+    """A threshold from the command line: a number, or the name of a calibrated threshold."""
     try:
         return float(text)
     except ValueError:
@@ -188,7 +190,7 @@ def _threshold(text: str) -> str | float:
 
 
 def _about(model: "CalibratedModel", threshold: str | float) -> str:
-    """Where a threshold comes from."""
+    """A description of a threshold's origin."""
     if not isinstance(threshold, str):
         return "your own threshold"
     at = model.threshold(threshold)
@@ -203,7 +205,7 @@ def _calibration(model: "CalibratedModel", threshold: str | float) -> dict | Non
 
 
 def _digits(limit: float, *distances: float) -> list[str]:
-    """A threshold and distances with as many digits as it takes to tell them from it, from three on."""
+    """A threshold and distances with at least three digits, and enough to tell each distance from the threshold."""
     for digits in range(3, 9):
         shown = [f"{number:.{digits}f}" for number in (limit, *distances)]
         if all(text != shown[0] or number == limit for text, number in zip(shown[1:], distances, strict=True)):
@@ -223,8 +225,8 @@ def _warn_of_skipped(others: int, broken: list[str]) -> None:
         print(f"warning: skipped {len(broken)} file(s) that cannot be read: {shown}", file=sys.stderr)
 
 
-def _fail(sentence: str) -> int:
-    print(f"error: {sentence}", file=sys.stderr)
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
     return ERROR
 
 

@@ -1,4 +1,4 @@
-"""Which images are train, val and test (or query, gallery, index) in each fold of a study."""
+"""Write split.json: the images of each role (train, val, test, …) in each fold of a study."""
 
 from recheck.data.index import read_index
 from recheck.data.splits import check_disjoint, make_split

@@ -1,4 +1,4 @@
-"""The table of one dataset in a study, in four formats from one frame."""
+"""Write the table of one dataset in a study, in four formats."""
 
 from recheck.files import write_json, write_text
 from recheck.job import job

@@ -1,4 +1,4 @@
-"""One loss of an experiment with points in a plane: train, and keep the arrays that its pictures need."""
+"""Train one loss on points in a plane, and write the arrays for its figures."""
 
 import torch
 
@@ -7,7 +7,7 @@ from recheck.progress import Progress
 from recheck.training import toy
 
 with job(snakemake):
-    # a batch of twenty points: more threads would only wait for each other
+    # with batches of twenty points, more threads would only wait for each other
     torch.set_num_threads(1)
     settings = snakemake.params.settings
     with Progress(total=settings["steps"], unit="step", desc=snakemake.wildcards.experiment) as bar:

@@ -1,4 +1,4 @@
-"""One picture of an experiment with points in a plane, as PNG and SVG."""
+"""Draw one figure of an experiment with points in a plane, as PNG and SVG."""
 
 from recheck.job import job
 from recheck.report import toy

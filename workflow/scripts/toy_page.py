@@ -1,4 +1,4 @@
-"""The page of an experiment with points in a plane."""
+"""Write the page of an experiment with points in a plane."""
 
 from recheck.files import write_text
 from recheck.job import job

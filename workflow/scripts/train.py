@@ -1,4 +1,4 @@
-"""One run: train, choose the checkpoint, write it down."""
+"""Train one run, and write its model, history and record."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from recheck.files import write_json
 from recheck.job import job
 from recheck.models.embedding import save_model
 from recheck.training.checkpoint import StateFile
-from recheck.training.device import own_device
+from recheck.training.device import reserve_device
 from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
@@ -25,8 +25,8 @@ with job(snakemake) as log:
     seed, fold = int(wildcards.seed), int(wildcards.fold)
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = own_device(config["device"], f"train {snakemake.output.model}")
-    # Not before: whoever waits for a GPU has no state to save, and may be stopped at once.
+    device = reserve_device(config["device"], f"train {snakemake.output.model}")
+    # Only now: a job that still waits for a GPU has no state to save and may be stopped at once.
     stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
     fingerprint = run_fingerprint(configuration, seed, fold, data)

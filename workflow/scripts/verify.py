@@ -1,4 +1,4 @@
-"""The checksums of all files of a dataset, once more from the disk."""
+"""Verify the checksums of all files of a dataset, read again from the disk."""
 
 from pathlib import Path
 

@@ -1,12 +1,12 @@
-"""Targets: a study, its published values alone, and what is measured of it so far."""
+"""Targets: a study, its published values and its results so far."""
 
 import pytest
-from project import ROOT
-from studies import FILES, TEXT, weights_of
 
 from recheck.errors import UserError
 from recheck.study.catalogue import Catalogue, unknown_target
 from recheck.study.compose import Files
+from support.project import ROOT
+from support.studies import FILES, TEXT, weights_of
 
 VALUES = "{separated: {P@1: 50.0}}"
 
@@ -45,7 +45,7 @@ def documents(*sources, dataset="emoji", rows=("triplet",)):
 WITH_PUBLISHED = TEXT + "published: paper.yaml\n"
 
 
-def test_every_study_has_its_scopes_and_only_one_with_published_values_quotes(catalogue):
+def test_only_studies_with_published_values_have_a_published_target(catalogue):
     assert catalogue({"one": "published: one.yaml", "two": "title: Two", "three": "published:"}).targets == {
         "one": ("one", "all"),
         "one_published": ("one", "published"),
@@ -57,23 +57,25 @@ def test_every_study_has_its_scopes_and_only_one_with_published_values_quotes(ca
     }
 
 
-def test_a_study_has_the_published_values_of_its_base_unless_it_says_otherwise(catalogue):
+def test_published_values_are_inherited_from_the_base_by_default(catalogue):
     texts = {"one": "published: one.yaml", "two": "base: one", "three": "{base: one, published: }"}
     targets = catalogue(texts).targets
     assert "two_published" in targets and "three_published" not in targets
 
 
-def test_a_broken_study_does_not_get_in_the_way_of_others(catalogue):
+def test_a_broken_study_does_not_affect_other_studies(catalogue):
     assert "one_published" in catalogue({"one": "published: one.yaml", "broken": "seeds: [0"}).targets
 
 
 @pytest.mark.parametrize("name", ["one_published", "one_so_far"])
-def test_a_file_with_the_name_of_a_target_is_refused(catalogue, name):
-    with pytest.raises(UserError, match=rf"{name}\.yaml: '{name}' is a target of study 'one' already; rename the file"):
+def test_a_study_file_named_like_a_target_is_an_error(catalogue, name):
+    with pytest.raises(
+        UserError, match=rf"{name}\.yaml: '{name}' is already a target of study 'one'. Rename this file"
+    ):
         catalogue({"one": "published: one.yaml", name: "title: Mine"})
 
 
-def test_published_values_alone_have_the_datasets_and_rows_of_the_documents(catalogue):
+def test_the_published_target_has_the_datasets_and_rows_of_the_documents(catalogue):
     two = documents("A", rows=["triplet"]) + documents("B", rows=["arcface"]).removeprefix("documents:\n")
     made = catalogue({"mine": WITH_PUBLISHED.replace("  emoji:\n", "  cub200:\n  emoji:\n")}, {"paper": two})
     shown = made.shown("mine_published")
@@ -85,17 +87,15 @@ def test_published_values_alone_have_the_datasets_and_rows_of_the_documents(cata
     assert made.facts("mine_published", "emoji")["measured"] == []
 
 
-def test_published_values_of_other_datasets_are_no_table(catalogue):
+def test_published_values_of_other_datasets_only_are_an_error(catalogue):
     made = catalogue({"mine": WITH_PUBLISHED}, {"paper": documents("A", dataset="planes")})
-    with pytest.raises(UserError, match=r"published/paper\.yaml has no values for a dataset and row of study 'mine'"):
+    with pytest.raises(UserError, match=r"published/paper\.yaml has no values for any dataset and row of study 'mine'"):
         made.shown("mine_published")
 
 
-def test_a_view_that_does_not_exist_is_named(catalogue):
+def test_an_unknown_view_in_published_values_is_an_error(catalogue):
     made = catalogue({"mine": WITH_PUBLISHED}, {"paper": documents("A").replace("separated", "seperated")})
-    with pytest.raises(
-        UserError, match=r"paper\.yaml, 'triplet': There is no view 'seperated': did you mean 'separated'"
-    ):
+    with pytest.raises(UserError, match=r"paper\.yaml, 'triplet': Unknown view 'seperated'; did you mean 'separated'"):
         made.documents("mine")
 
 
@@ -115,16 +115,16 @@ def test_a_row_may_be_compared_with_another_published_row(catalogue):
     assert own["values"] == {row: {"separated": {"P@1": 50.0}} for row in ("mined", "triplet")}
     assert own["notes"] == {"mined": "a", "triplet": "a"}
     quoted = made.shown("mine_published")
-    assert [row.label for row in quoted.rows.values()] == ["Triplet"], "a published row is quoted once"
+    assert [row.label for row in quoted.rows.values()] == ["Triplet"], "a published row is shown once"
 
 
-def test_a_published_row_is_not_quoted_under_the_names_of_ours(catalogue):
+def test_a_published_row_keeps_its_published_name(catalogue):
     text = WITH_PUBLISHED.replace("label: MS + miner\n", "label: MS + miner\n    compare_to: baseline\n")
     quoted = catalogue({"mine": text}, {"paper": documents("A", rows=["baseline"])}).shown("mine_published")
     assert {name: row.label for name, row in quoted.rows.items()} == {"mined": "baseline"}
 
 
-def test_what_exists_is_found_with_a_stamp_and_the_reasons_of_failures(catalogue, tmp_path):
+def test_existing_files_are_found_with_a_stamp_and_failures(catalogue, tmp_path):
     made = catalogue({"mine": TEXT})
     needs = ("evaluations", "index")
     assert made.found("mine", ["emoji"], needs) is None
@@ -144,7 +144,7 @@ def test_what_exists_is_found_with_a_stamp_and_the_reasons_of_failures(catalogue
     assert made.facts("mine", "emoji")["measured"] == ["untrained", "triplet", "mined", "arcface"]
 
 
-def test_other_studies_are_built_with_one_unless_only_some_rows_are_wanted(catalogue):
+def test_also_build_is_ignored_if_the_config_selects_methods(catalogue):
     texts = {"one": TEXT + "also_build: [two]\n", "two": TEXT}
     one, two, so_far = (
         [f"<results>/{name}/index.html", f"<results>/{name}/references.bib"] for name in ("one", "two", "one_so_far")
@@ -154,10 +154,12 @@ def test_other_studies_are_built_with_one_unless_only_some_rows_are_wanted(catal
     assert catalogue(texts, methods=["triplet"]).pages("one") == one
 
 
-def test_an_unknown_target_names_the_nearest(catalogue):
+def test_an_unknown_target_suggests_the_nearest(catalogue):
     made = catalogue({"mine": TEXT})
-    assert "no study 'mien'; did you mean 'mine'?" in str(unknown_target("mien", made, {}))
-    assert "mine.yaml names no 'published' values" in str(unknown_target("mine_published", made, {}))
+    assert "Unknown study 'mien'; did you mean 'mine'?" in str(unknown_target("mien", made, {}))
+    assert "mine.yaml has no 'published' values, so there is no target 'mine_published'" in str(
+        unknown_target("mine_published", made, {})
+    )
 
 
 def test_every_shipped_study_can_be_shown_in_every_scope():

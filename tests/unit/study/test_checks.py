@@ -1,9 +1,9 @@
-"""A mistake in a study is one sentence that names the file, the row or key, and what to do."""
+"""Mistakes in a study are reported on one line with the file, the row or key, and the next action."""
 
 import pytest
-from studies import TEXT, changed, own_study
 
 from recheck.errors import UserError
+from support.studies import TEXT, changed, own_study
 
 MINER = "miner: {class: MultiSimilarityMiner, epsilon: 0.1}"
 LOSS = "loss: {class: TripletMarginLoss, margin: 0.1}"
@@ -26,51 +26,67 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         ("{size: 64}", "{}", "key 'size' is missing in 'protocol.transforms.eval.0.center_crop'"),
         ("scale: [0.5, 1.0]", "scale: 0.5", "'protocol.transforms.train.0.random_resized_crop.scale' must be of type"),
         ("batch_norm: frozen", "batch_norm: forzen", "did you mean 'frozen'?"),
-        ("metric: MAP@R", "metric: MAP@K", "'selection.metric': There is no metric 'MAP@K': did you mean 'MAP@R'?"),
-        ("table: [P@1, RP, MAP@R]", "table: [P@1, R@64]", "which 'evaluation.metrics' does not compute"),
-        (VIEWS, "views: [concatenate]", "There is no view 'concatenate': did you mean 'concatenated'?"),
-        ("    loss: {class: MultiSimilarityLoss, alpha: 2.0, beta: 50.0, base: 0.5}\n", "", "has no 'loss'"),
+        ("metric: MAP@R", "metric: MAP@K", "'selection.metric': Unknown metric 'MAP@K'; did you mean 'MAP@R'?"),
+        (
+            "table: [P@1, RP, MAP@R]",
+            "table: [P@1, R@64]",
+            "'evaluation.table' names 'R@64', which is not in 'evaluation.metrics'",
+        ),
+        (VIEWS, "views: [concatenate]", "Unknown view 'concatenate'; did you mean 'concatenated'?"),
+        (
+            "    loss: {class: MultiSimilarityLoss, alpha: 2.0, beta: 50.0, base: 0.5}\n",
+            "",
+            "'loss' is missing, but 'schedule.epochs' is 4",
+        ),
         ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
         (
             "label: Triplet\n",
             "label: Triplet\n    datasets: {cub200: {loss: {margin: 0.2}}}\n",
-            "row 'triplet' has no hyper-parameters for 'emoji', only for cub200: add "
-            "'methods.triplet.datasets.emoji', or set 'datasets.emoji.hyperparameters_of' to one of these",
+            "row 'triplet' has no hyper-parameters for 'emoji', only for cub200. Add "
+            "'methods.triplet.datasets.emoji', or set 'datasets.emoji.hyperparameters_of' to one of these datasets",
         ),
         (
             MINER,
             f"{MINER}\n    sampler: {{per_class: 1}}",
-            "row 'mined': the miner 'MultiSimilarityMiner' looks for images of the same class, but the sampler "
-            "'MPerClass' does not put them into a batch",
+            "row 'mined': the miner 'MultiSimilarityMiner' needs several images per class in a batch, but the sampler "
+            "'MPerClass' does not provide them",
         ),
         (
             MINER,
             f"{MINER}\n    sampler: {{class: Shuffled, batch: 32}}",
-            "but the sampler 'Shuffled' does not put them into a batch",
+            "but the sampler 'Shuffled' does not provide them",
         ),
         (
             LOSS,
             "loss: {class: WithinPairLoss, sharpness: 32, loss: {class: TripletMarginLoss}}",
-            "the loss 'WithinPairLoss' needs several views: add 'forward: {class: MultiView, …}'",
+            "the loss 'WithinPairLoss' needs several views of each image. Add 'forward: {class: MultiView, …}'",
         ),
         (
             LOSS,
             f"loss: {{class: TripletMarginLoss}}\n    {TWO_VIEWS}",
-            "the loss 'TripletMarginLoss' takes one view of an image: put it inside '{class: WithinPairLoss, loss: …}'",
+            "the loss 'TripletMarginLoss' takes one view of each image. Wrap it in '{class: WithinPairLoss, loss: …}'",
         ),
-        (MINER, f"{MINER}\n    {TWO_VIEWS}", "a miner can't look at several views"),
-        ("title:", "base: nowhere\ntitle:", "'base' names no other study 'nowhere'"),
-        ("title:", "base: mine\ntitle:", "'base' names no other study 'mine'"),
+        (MINER, f"{MINER}\n    {TWO_VIEWS}", "'miner' does not work with several views of an image"),
+        ("title:", "base: nowhere\ntitle:", "'base': there is no other study 'nowhere'"),
+        ("title:", "base: mine\ntitle:", "'base': there is no other study 'mine'"),
         ("title:", "seeds: [1]\ntitle:", "key 'seeds' appears twice"),
         ("folds: 4}", "fold: 4}", "unknown key 'fold' in 'protocol.split'; did you mean 'folds'?"),
         (", folds: 4}", "}", "key 'folds' is missing in 'protocol.split'"),
         ("class_disjoint_folds, folds: 4", "halves_by_super_label", "key 'seed' is missing in 'protocol.split'"),
         ("class_disjoint_folds, folds: 4", "class_halfs", "did you mean 'class_halves'?"),
-        ("class_disjoint_folds", "class_halves", "'split': The scheme class_halves has no option 'folds'"),
-        ("class_disjoint_folds, folds: 4", "class_halves", "the split scheme class_halves has only train, test; leave"),
-        ("    resize:\n", "    resize: {jpeg: 75}\n", "'transforms.resize' needs either 'shorter', 'exact' or 'fit'"),
+        ("class_disjoint_folds", "class_halves", "'split': Unknown option 'folds' of split scheme 'class_halves'"),
+        (
+            "class_disjoint_folds, folds: 4",
+            "class_halves",
+            "the split scheme class_halves only has the roles train, test. Leave",
+        ),
+        (
+            "    resize:\n",
+            "    resize: {jpeg: 75}\n",
+            "'transforms.resize' must have exactly one of 'shorter', 'exact' and 'fit'",
+        ),
         ("protocol:", "protocol: {", "not valid YAML"),
-        # parts, wherever they stand
+        # parts, at every key that takes one
         ("class: TripletMarginLoss", "class: TripletMarginLos", "did you mean 'TripletMarginLoss'?"),
         ("class: MultiSimilarityMiner", "class: MultiSimMiner", "unknown class 'MultiSimMiner' in 'miner'"),
         ("class: MPerClass", "class: UserError", "unknown class 'UserError' in 'sampler'"),
@@ -93,7 +109,7 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_sentence_that_names_file_and_key(tmp_path, old, new, sentence):
+def test_a_mistake_is_reported_on_one_line_with_file_and_key(tmp_path, old, new, sentence):
     with pytest.raises(UserError) as error:
         changed(tmp_path, (old, new))
     assert sentence in str(error.value)
@@ -107,11 +123,11 @@ def test_a_mistake_is_one_sentence_that_names_file_and_key(tmp_path, old, new, s
         ([(SELECTION, "selection: {role: val, metric: R@1}")], "the view 'best_on_test' needs 'selection: {role: test"),
         (
             [("[best_on_test, last_epoch]", "[last_epoch]"), (TEST, "selection: {role: val, metric: R@1}")],
-            "the view 'last_epoch' shows no last epoch if 'selection.role' is 'val'",
+            "the view 'last_epoch' needs the last epoch, but 'selection.role' is 'val'",
         ),
         ([(TEST, "selection: {role: train, metric: R@1}")], "'protocol.selection.role' is str 'train'"),
         ([("R@1}", "R@1, watch: {tset: [R@1]}}")], "'selection.watch' names 'tset', but the split scheme"),
-        ([("R@1}", "R@1, watch: {test: [R1]}}")], "'selection.watch.test': There is no metric 'R1'"),
+        ([("R@1}", "R@1, watch: {test: [R1]}}")], "'selection.watch.test': Unknown metric 'R1'"),
         ([("label: Triplet\n", "label: Triplet\n    evaluation: {metrics: [P@1]}\n")], "unknown key 'metrics'"),
         ([("label: Triplet\n", "label: Triplet\n    relabel: {class: MetaClasses}\n")], "key 'count' is missing"),
         (

@@ -1,23 +1,23 @@
-"""The YAML examples of config/README.md and README.md are read as the workflow reads them."""
+"""The workflow can read the YAML examples of config/README.md, README.md and docs/."""
 
 import re
 
 import pytest
-from project import ROOT
-from studies import FILES, weights_of
 
 from recheck.data.description import load_dataset
 from recheck.study.checks import check_study
 from recheck.study.compose import Files, compose
 from recheck.study.model import load_study
 from recheck.study.yaml import names_in
+from support.project import ROOT
+from support.studies import FILES, weights_of
 
-CONFIG_README = (ROOT / "config/README.md").read_text(encoding="utf-8")
+STUDY_PAGES = ("docs/mlrc.md", "docs/unbiased.md", "docs/contextual.md", "docs/calibration.md")
 KINDS = ("studies", "methods", "datasets")
 FILE = re.compile(rf"# config/({'|'.join(KINDS)})/(\w+)\.yaml\n(.*)", re.DOTALL)
 SECTION = re.compile(r"^(?=##+ )", re.MULTILINE)
 YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# Heading → rows of each study in the section.
+# heading → rows of each study in the section
 ROWS = {
     "A minimal study": [["angular", "contrastive_within_pair", "proxy_anchor"]],
     "Base: changing another study": [["hybrid", "no_expansion", "no_complement"]],
@@ -27,24 +27,28 @@ ROWS = {
     "Released checkpoints": [["ms_within_pair_released"]],
     "Your own loss": [["triplet", "arcface", "soft_margin"]],
     "Your own method file": [["triplet", "soft_margin", "soft_margin_warm"]],
+    "Within-pair mining": [["nt_xent", "nt_xent_within_pair"]],
+    "Selection on the test set": [["npair", "proxy_triplet"]],
+    "Weights of the hybrid loss": [["hybrid", "hybrid_half"]],
+    "Mistakes of the published run": [["circle_loss", "circle_largest"]],
 }
 
 
 def examples():
-    """Every section with files: (heading, [(kind, name, text), …])."""
-    for readme in ("config/README.md", "README.md"):
-        for section in SECTION.split((ROOT / readme).read_text(encoding="utf-8")):
+    """One parameter per section that shows files: [(kind, name, text), …], with the heading as its id."""
+    for page in ("config/README.md", "README.md", *STUDY_PAGES):
+        for section in SECTION.split((ROOT / page).read_text(encoding="utf-8")):
             blocks = [FILE.fullmatch(block) for block in YAML_BLOCK.findall(section)]
             if files := [block.groups() for block in blocks if block]:
                 yield pytest.param(files, id=section.splitlines()[0].lstrip("# "))
 
 
 def paths_with(folder, files):
-    """Name → path of all files of each kind, those of an example included."""
+    """Name → path of all files of each kind, including the files of an example."""
     paths = {kind: names_in([ROOT / "config" / kind]) for kind in KINDS}
     for kind, name, text in files:
         if name in paths[kind]:
-            # lines for a file that exists: they belong below its key of the same name
+            # The example extends an existing file: its lines go below the key of the same name.
             key = text.partition("\n")[0]
             text = paths[kind][name].read_text(encoding="utf-8").replace(f"{key}\n", text, 1)
         path = folder / f"{kind}_{name}.yaml"
@@ -54,7 +58,7 @@ def paths_with(folder, files):
 
 
 def read(folder, files):
-    """The studies of an example, each in all of its variants, read and checked."""
+    """The studies of an example, after every variant has been read and checked."""
     paths = paths_with(folder, files)
     known, studies = Files(paths["studies"], paths["methods"]), []
     for kind, name, _ in files:
@@ -76,7 +80,7 @@ def section(heading):
 
 
 @pytest.mark.parametrize("files", list(examples()))
-def test_an_example_is_read_without_an_error(files, tmp_path):
+def test_an_example_can_be_read(files, tmp_path):
     studies = read(tmp_path, files)
     assert len(studies) == sum(kind == "studies" for kind, _, _ in files)
 
@@ -86,7 +90,7 @@ def test_an_example_has_the_rows_that_its_text_names(heading, tmp_path):
     assert [list(study.rows) for study in read(tmp_path, section(heading))] == ROWS[heading]
 
 
-def test_a_base_hands_on_the_settings_of_its_datasets(tmp_path):
+def test_a_study_inherits_the_settings_of_the_datasets_of_its_base(tmp_path):
     (study,) = read(tmp_path, section("Base: changing another study"))
     base = load_study("contextual_256", FILES, with_weights=weights_of)
     assert study.datasets == ("cub200", "sop") and study.published is None
@@ -98,7 +102,7 @@ def test_a_base_hands_on_the_settings_of_its_datasets(tmp_path):
     assert len({tuple(loss[key] for key in weights) for loss in losses.values()}) == 1
 
 
-def test_tuned_values_are_those_of_the_dataset_that_is_named(tmp_path):
+def test_hyperparameters_of_uses_the_tuned_values_of_that_dataset(tmp_path):
     tuned, mlrc = read(tmp_path, section("Tuned values per dataset, and `hyperparameters_of`"))
     assert {tuned.run(name, "triplet").settings["loss"]["margin"] for name in tuned.datasets} == {0.096}
     base = load_study("mlrc", FILES, with_weights=weights_of)
@@ -106,14 +110,15 @@ def test_tuned_values_are_those_of_the_dataset_that_is_named(tmp_path):
     assert mlrc.run("my_images", "arcface").settings["loss"] == base.run("cub200", "arcface").settings["loss"]
 
 
-def test_a_method_file_brings_its_label_and_paper_to_every_row(tmp_path):
+def test_every_row_takes_label_and_paper_from_its_method_file(tmp_path):
     (study,) = read(tmp_path, section("Your own method file"))
     assert study.rows["soft_margin"].label == "Soft margin"
     assert study.rows["soft_margin_warm"].paper == study.rows["soft_margin"].paper
     assert study.run("emoji", "soft_margin_warm").settings["loss"]["temperature"] == 0.5
 
 
-def test_no_cell_of_a_table_is_a_paragraph():
-    rows = [line for line in CONFIG_README.splitlines() if line.startswith("|")]
-    assert len(rows) > 100
+@pytest.mark.parametrize(("page", "least"), [("config/README.md", 100), *((page, 10) for page in STUDY_PAGES)])
+def test_no_cell_of_a_table_is_a_paragraph(page, least):
+    rows = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert len(rows) > least
     assert [cell for row in rows for cell in row.split("|") if len(cell.strip()) > 200] == []

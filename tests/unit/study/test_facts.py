@@ -1,9 +1,9 @@
-"""Sentences and columns that tables and figures show, from the settings of a study."""
+"""The facts for tables and figures, derived from the settings of a study."""
 
 import pytest
-from studies import TEXT, changed, own_study, shipped
 
 from recheck.study import facts
+from support.studies import TEXT, changed, own_study, shipped
 
 BACKBONE = "{name: efficientnet_lite0, weights: imagenet}"
 SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
@@ -19,38 +19,38 @@ SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
         ('{name: "mine:network", weights: none}', "mine:network"),
     ],
 )
-def test_what_a_backbone_starts_from(tmp_path, backbone, words):
+def test_the_backbone_is_named_with_its_initial_weights(tmp_path, backbone, words):
     study = own_study(tmp_path, TEXT.replace(BACKBONE, backbone))
     assert facts.facts(study, "emoji", [], study.rows)["backbone"] == words
 
 
-def test_released_checkpoints_are_named_as_such():
+def test_released_checkpoints_are_marked():
     shown = facts.facts(shipped("mlrc_released"), "cub200", [], [])
     assert shown["backbone"] == "bn_inception (released weights)"
     assert all(row["label"].endswith(" (released)") and row["released"] for row in shown["rows"])
     assert shown["reference"] is None
 
 
-def test_how_much_stands_behind_the_numbers(tmp_path):
+def test_the_scale_names_classes_and_training_budget(tmp_path):
     study = own_study(tmp_path)
-    assert facts.scale(study, "emoji") == "one of every 4 classes; training of 4 epochs of 10 steps, 32 images a step"
+    assert facts.scale(study, "emoji") == "one of every 4 classes; trained for 4 epochs of 10 steps, 32 images per step"
     first = changed(tmp_path, ("every: 4", "first: 40"), ("evaluate_every: 1}", "evaluate_every: 1, patience: 3}"))
-    assert facts.scale(first, "emoji").startswith("the first 40 classes; training of up to 4 epochs of 10 steps")
+    assert facts.scale(first, "emoji").startswith("the first 40 classes; trained for up to 4 epochs of 10 steps")
     assert facts.scale(shipped("unbiased"), "cub200") == (
-        "training of 12 to 60 epochs, 32 to 180 images a step, as each row is configured"
+        "trained for 12 to 60 epochs, 32 to 180 images per step, depending on the row"
     )
 
 
-def test_the_row_that_others_are_held_against(tmp_path):
+def test_the_reference_is_the_untrained_row(tmp_path):
     assert facts.reference(own_study(tmp_path), "emoji") == "untrained"
     assert facts.reference(own_study(tmp_path, methods=["triplet"]), "emoji") is None
 
 
-def test_the_metric_that_stands_for_all(tmp_path):
+def test_the_lead_metric(tmp_path):
     assert facts.lead_metric(own_study(tmp_path), "emoji") == "MAP@R"
     unselected = changed(tmp_path, (SELECTION, "selection: {}"))
     assert facts.lead_metric(unselected, "emoji") == "MAP@R", "the last column"
-    assert facts.lead_metric(shipped("calibration"), "cars196") == "R@1", "the first, where there are queries"
+    assert facts.lead_metric(shipped("calibration"), "cars196") == "R@1", "the first, for query views"
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_columns_of_the_history(selection, drawn, columns):
     assert facts.generalisation_columns(selection) == columns
 
 
-def test_a_datasets_own_selection_counts(tmp_path):
+def test_a_dataset_may_change_the_selection(tmp_path):
     watch = "selection: {watch: {train: [P@1], val: [P@1]}}"
     study = changed(tmp_path, ("classes: {every: 4}", watch))
     assert facts.facts(study, "emoji", [], [])["generalisation_columns"] == ["train_P@1", "val_P@1"]
 
 
-def test_a_sweep_is_told_line_by_line():
+def test_a_sweep_has_one_line_per_method():
     shown = facts.facts(shipped("contextual_tiny_weight"), "emoji", [], [])["sweep"]
     assert shown["label"] == "Weight of the contextual part (%)"
     (line,) = shown["lines"]
@@ -93,7 +93,7 @@ def test_a_sweep_is_told_line_by_line():
     assert not line["label"].endswith("50")
 
 
-def test_a_row_tells_its_method_and_seeds():
+def test_rows_have_their_method_and_number_of_seeds():
     rows = {row["name"]: row for row in facts.facts(shipped("unbiased"), "cub200", [], [])["rows"]}
     assert (rows["dreml"]["seeds"], rows["triplet"]["seeds"]) == (1, 10)
     assert rows["dreml"]["family"] == "ensemble" and "bibtex" in rows["dreml"]["paper"]

@@ -1,23 +1,23 @@
-"""A study key is one line of the schema and its reader; forgetting either is noticed here."""
+"""A study key needs one line in the schema and code that reads it; these tests fail if either is missing."""
 
 import ast
 import re
 import shutil
 
 import pytest
-from project import ROOT
 
 from recheck.study.yaml import read_yaml
+from support.project import ROOT
 
 PACKAGE, SCHEMAS = "workflow/scripts/recheck", "workflow/schemas"
-# Variables that hold a study, or the settings of a run.
+# Names of variables that hold a study or the settings of a run.
 HOLDERS = {"composed", "configuration", "evaluation", "schedule", "selection", "settings"}
-# Keys that are put there on the way, and never written by hand.
+# Keys that code adds and users never write.
 MADE = {"name", "variant", "reduction", "select", "distances", "experiment", "seed", "steps", "points"}
 
 
 def keys_of(schema):
-    """Every key that a schema names, definitions included."""
+    """Every key in a schema, including its definitions."""
     if isinstance(schema, dict):
         for name, child in schema.get("properties", {}).items():
             yield name
@@ -40,7 +40,7 @@ def nodes(root):
 
 
 def unread(root):
-    """Keys of the schema that no code names as a key or argument, and no template as an attribute."""
+    """Keys of the schema that no code uses as key or argument and no template as attribute."""
     named = set()
     for node in nodes(root):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -53,12 +53,12 @@ def unread(root):
 
 
 def unknown(root):
-    """Keys that code reads from a study or the settings of a run, and that no schema has."""
+    """Keys that code reads from a study or the settings of a run, but no schema has."""
     return {key for node in nodes(root) for key in read_keys(node)} - schema_keys(root) - MADE
 
 
 def read_keys(node):
-    """Of ``settings["key"]`` and ``settings.get("key")``: key."""
+    """The key in ``settings["key"]`` and ``settings.get("key")``."""
     if isinstance(node, ast.Subscript):
         holder, keys = node.value, [node.slice]
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
@@ -104,17 +104,17 @@ def add_reader(copy):
     )
 
 
-def test_a_line_without_a_reader_is_noticed(copy):
+def test_a_schema_line_without_a_reader_is_detected(copy):
     add_line(copy)
     assert unread(copy) == {"frobnication"}
 
 
-def test_a_reader_without_a_line_is_noticed(copy):
+def test_a_reader_without_a_schema_line_is_detected(copy):
     add_reader(copy)
     assert unknown(copy) == {"frobnication"}
 
 
-def test_one_line_and_its_reader_are_a_new_key(copy):
+def test_a_new_key_needs_only_a_schema_line_and_a_reader(copy):
     add_line(copy)
     add_reader(copy)
     assert unread(copy) == unknown(copy) == set()

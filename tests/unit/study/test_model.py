@@ -1,11 +1,11 @@
-"""What the settings of a run resolve to, and which of them a checkpoint, an embedding or a metric depends on."""
+"""Run settings: how they are resolved, and which of them checkpoints, embeddings and metrics depend on."""
 
 import dataclasses
 
 import pytest
-from studies import TEXT, changed, own_study, shipped
 
 from recheck.errors import UserError
+from support.studies import TEXT, changed, own_study, shipped
 
 TABLE = "table: [P@1, RP, MAP@R]"
 SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
@@ -20,7 +20,7 @@ def study(tmp_path):
     return own_study(tmp_path)
 
 
-def test_a_layer_changes_only_what_it_names(study, tmp_path):
+def test_a_layer_changes_only_the_keys_that_it_names(study, tmp_path):
     triplet = study.run("emoji", "triplet").settings
     assert triplet["sampler"] == {"class": "MPerClass", "batch": 32, "per_class": 4, "length": 2560}
     assert triplet["loss"] == {"class": "TripletMarginLoss", "margin": 0.1}
@@ -46,7 +46,7 @@ def test_hyperparameters_of_another_dataset(tmp_path):
     assert study.run("emoji", "arcface").settings["optimisers"]["head"]["lr"] == 1e-3
 
 
-def test_a_sampler_of_another_class_keeps_the_batch_size_unless_it_names_one(tmp_path):
+def test_a_sampler_of_another_class_keeps_the_batch_size_by_default(tmp_path):
     loss = "loss: {class: TripletMarginLoss, margin: 0.1}\n"
     study = changed(tmp_path, (loss, f"{loss}    sampler: {{class: BalancedClasses, per_class: 4, batches: 9}}\n"))
     assert study.run("emoji", "triplet").training["sampler"] == {
@@ -59,7 +59,7 @@ def test_a_sampler_of_another_class_keeps_the_batch_size_unless_it_names_one(tmp
     assert study.run("emoji", "triplet").training["sampler"] == {"batch": 8, "class": "Shuffled"}
 
 
-def test_a_scheme_without_folds_has_one(tmp_path):
+def test_a_split_scheme_without_folds_has_one_member(tmp_path):
     study = changed(
         tmp_path,
         ("classes: {every: 4}", "split: {scheme: official}"),
@@ -69,13 +69,13 @@ def test_a_scheme_without_folds_has_one(tmp_path):
     assert study.run("emoji", "triplet").members == 1
 
 
-def test_what_is_only_shown_is_no_setting_of_training(study, tmp_path):
+def test_labels_and_table_columns_are_not_training_settings(study, tmp_path):
     other = changed(tmp_path, ("label: Triplet\n", "label: Another name\n"), (TABLE, "table: [RP]"))
     assert other.run("emoji", "triplet").training == study.run("emoji", "triplet").training
     assert other.run("emoji", "triplet").evaluation == study.run("emoji", "triplet").evaluation
 
 
-def test_keys_leave_in_one_order_whatever_the_order_of_lines(study, tmp_path):
+def test_the_order_of_yaml_keys_does_not_change_the_settings(study, tmp_path):
     swapped = changed(
         tmp_path,
         (
@@ -93,8 +93,8 @@ def test_keys_leave_in_one_order_whatever_the_order_of_lines(study, tmp_path):
         assert first == second, part
 
 
-def test_only_plain_values_leave(study):
-    """Snakemake drops a dataclass as a rerun trigger without a word."""
+def test_settings_for_snakemake_are_plain_values(study):
+    """Snakemake silently ignores dataclasses as rerun triggers."""
 
     def plain(value):
         if isinstance(value, dict):
@@ -125,25 +125,25 @@ def test_seeds_and_methods_of_the_config(tmp_path, study):
         study.run("emoji", "tripplet")
 
 
-def test_a_method_of_a_sweep_stands_for_its_rows():
+def test_a_method_of_a_sweep_selects_all_of_its_rows():
     name = "unbiased_tiny_batch_size"
     assert list(shipped(name, methods=["margin", "npair_8"]).rows) == ["margin_8", "margin_32", "npair_8"]
     with pytest.raises(UserError, match="no row 'margn'; did you mean 'margin'"):
         shipped(name, methods=["margn"])
 
 
-def test_the_lines_of_a_sweep_are_those_of_the_rows_that_are_there():
+def test_a_sweep_has_only_lines_of_selected_rows():
     study = shipped("unbiased_tiny_batch_size", methods=["margin", "npair_8"])
     assert list(study.swept().values()) == [[(8.0, "margin_8"), (32.0, "margin_32")], [(8.0, "npair_8")]]
 
 
-def test_a_row_may_plan_fewer_seeds_than_the_study():
+def test_a_row_may_have_fewer_seeds_than_the_study():
     assert shipped("unbiased").rows["dreml"].seeds == (0,)
     assert len(shipped("unbiased").rows["triplet"].seeds) == 10
     assert shipped("mlrc_released", seeds=[3, 4]).rows["ms_within_pair_released"].seeds == (3,)
 
 
-def test_a_study_may_be_selected_on_the_test_set(tmp_path):
+def test_checkpoints_may_be_selected_on_the_test_set(tmp_path):
     study = changed(tmp_path, *ON_TEST)
     run = study.run("emoji", "triplet")
     assert run.training["selection"] == {"metric": "R@1", "role": "test"}
@@ -152,7 +152,7 @@ def test_a_study_may_be_selected_on_the_test_set(tmp_path):
     assert "select" not in study.run("emoji", "untrained").evaluation
 
 
-def test_embedding_training_images_is_no_setting_of_training(tmp_path):
+def test_embedding_training_images_is_not_a_training_setting(tmp_path):
     plain = changed(tmp_path, *ON_TEST).run("emoji", "triplet")
     shown = changed(tmp_path, *ON_TEST, (TABLE, f"{TABLE}\n    distances: train")).run("emoji", "triplet")
     assert plain.embedding == plain.training == shown.training
@@ -161,7 +161,7 @@ def test_embedding_training_images_is_no_setting_of_training(tmp_path):
         changed(tmp_path, *ON_TEST, (TABLE, f"{TABLE}\n    distances: training"))
 
 
-def test_how_metrics_are_computed_is_a_setting_of_runs_that_look_at_them(tmp_path):
+def test_metric_options_are_training_settings_only_if_metrics_are_watched(tmp_path):
     raw = (TABLE, f"{TABLE}\n    normalise: false\n    clustering: {{kmeans: scikit-learn}}")
     run = changed(tmp_path, *ON_TEST, raw).run("emoji", "triplet")
     assert run.training["evaluation"] == {"normalise": False}
@@ -175,14 +175,14 @@ def test_how_metrics_are_computed_is_a_setting_of_runs_that_look_at_them(tmp_pat
     assert "evaluation" not in run.training and run.evaluation["normalise"] is False
 
 
-def test_a_row_may_be_evaluated_in_another_way(tmp_path):
+def test_a_row_may_change_its_evaluation(tmp_path):
     study = changed(tmp_path, ("label: Triplet\n", "label: Triplet\n    evaluation: {normalise: false}\n"))
     assert study.run("emoji", "triplet").evaluation["normalise"] is False
     assert "normalise" not in study.run("emoji", "mined").evaluation
 
 
-def test_defaults_are_in_no_ones_settings(study):
-    """Finished runs must stay finished: their settings are compared word by word."""
+def test_defaults_are_not_in_the_settings(study):
+    """A new default must not rerun finished runs, whose settings are compared literally."""
     run = study.run("emoji", "triplet")
     assert set(run.evaluation) == {"metrics", "reduction"}
     assert set(run.training) == {
@@ -197,6 +197,6 @@ def test_meta_classes_know_the_number_of_members(tmp_path):
     assert run.members == 48
 
 
-def test_the_text_of_these_tests_is_a_whole_study(study):
+def test_the_example_of_these_tests_is_a_complete_study(study):
     assert list(study.rows) == ["untrained", "triplet", "mined", "arcface"]
     assert study.title in TEXT

@@ -1,11 +1,10 @@
-"""The schemas are documentation too: every key has a sentence, and config/README.md explains it."""
-
-from project import ROOT
+"""The schemas document every key, and config/README.md explains it."""
 
 from recheck.study.yaml import read_yaml
+from support.project import ROOT
 
 
-def test_every_key_of_every_schema_has_a_sentence():
+def test_every_key_of_every_schema_has_a_description():
     """Keys without a description would be missing from the documentation."""
 
     def check(schema, path):
@@ -23,7 +22,7 @@ def test_every_key_of_every_schema_has_a_sentence():
         check(read_yaml(schema), schema.stem)
 
 
-def test_readme_of_the_configuration_names_every_key():
+def test_config_readme_explains_every_key():
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
 
     def keys(schema):

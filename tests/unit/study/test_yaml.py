@@ -1,4 +1,4 @@
-"""Strict YAML: numbers as scientists write them, errors that say the line."""
+"""Strict YAML: scientific notation, and errors with line numbers."""
 
 import textwrap
 
@@ -14,7 +14,7 @@ def test_scientific_notation_without_a_dot_is_a_number(tmp_path):
     assert read_yaml(path) == {"a": 1e-4, "b": -2000.0, "c": 1.5e-6, "d": "e4", "e": 10}
 
 
-def test_errors_say_the_line(tmp_path):
+def test_errors_name_the_line(tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_text(
         textwrap.dedent("""\
@@ -27,7 +27,7 @@ def test_errors_say_the_line(tmp_path):
         read_yaml(path)
 
 
-def test_names_are_those_of_the_files_and_an_earlier_folder_wins(tmp_path):
+def test_files_are_found_by_name_and_an_earlier_folder_wins(tmp_path):
     for name in ("one/a.yaml", "one/b.yaml", "two/b.yaml", "two/c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

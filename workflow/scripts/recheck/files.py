@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Read files, and write them atomically: a file is either complete or does not exist."""
 
 import contextlib
 import errno
@@ -17,16 +17,16 @@ from recheck.errors import UserError
 
 @contextlib.contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; what was written there gets the name only if all went well.
+    """Yield a temporary path beside ``path``, and rename it to ``path`` if the block succeeds.
 
-    The content is on the disk (fsync) before the rename, so that neither a crash nor a full disk
-    can leave half a file under the final name.
+    The content is synced to the disk before the rename, so neither a crash nor a full disk can leave an incomplete file
+    under the final name.
     """
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         for stale in path.parent.glob(f".{glob.escape(path.name)}.*{glob.escape(path.suffix)}"):
-            stale.unlink(missing_ok=True)  # left by a job that was killed while it wrote this very file
+            stale.unlink(missing_ok=True)  # left by a job that was killed while it wrote this file
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
         os.close(handle)
         temporary = Path(name)
@@ -43,7 +43,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def disk_errors(path: str | Path) -> Iterator[None]:
-    """Turn what a disk can refuse into a sentence about ``path``."""
+    """Turn a full or read-only disk into a UserError about ``path``."""
     try:
         yield
     except OSError as error:
@@ -55,28 +55,29 @@ def disk_errors(path: str | Path) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise UserError(
                 f"{path} cannot be written ({os.strerror(error.errno)}): make its folder writable, "
-                "or choose another (config key 'pathvars')."
+                "or choose another folder (config key 'pathvars')."
             ) from error
         raise
 
 
 def check_space(needed: int, path: str | Path, doing: str) -> None:
-    """Say before a long job, not in the middle of it, that ``path`` is on a disk that is too small for it."""
+    """Refuse to start a job that needs more space than is free on the disk of ``path``."""
     existing = next(folder for folder in Path(path).absolute().parents if folder.is_dir())
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise UserError(
-            f"{doing} needs {needed / 1e6:,.1f} MB in {Path(path).parent}, but only {free / 1e6:,.1f} MB are free "
-            "there: free some space, or choose another folder (config key 'pathvars')."
+            f"{doing} needs {needed / 1e6:,.1f} MB in {Path(path).parent}, but only {free / 1e6:,.1f} MB are free: "
+            "free some space, or choose another folder (config key 'pathvars')."
         )
 
 
 def check_writable(key: str, folder: str | Path, instead: str) -> None:
-    """Refuse a folder that can't be written now, not after an hour; ``instead`` is how to choose another."""
+    """Refuse a read-only folder at the start, not after an hour; ``instead`` shows how to choose another folder."""
     existing = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise UserError(
-            f"{key}: {existing} is read-only or not a folder; make it writable or choose another, e.g. {instead}."
+            f"{key}: {existing} is read-only or not a folder; make it writable, or choose another folder, "
+            f"e.g. {instead}."
         )
 
 
@@ -100,7 +101,7 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid JSON ({error}): delete it and run again, it will be made anew.") from None
+        raise UserError(f"{path} is not valid JSON ({error}): delete it and run again.") from None
 
 
 def sha256(path: str | Path) -> str:
@@ -109,13 +110,13 @@ def sha256(path: str | Path) -> str:
 
 
 def canonical(value: Any) -> Any:
-    """The same value with the keys of its mappings in alphabetical order, all the way down."""
+    """The same value with the keys of all its mappings in alphabetical order."""
     if isinstance(value, dict):
         return {key: canonical(value[key]) for key in sorted(value)}
-    return [canonical(part) for part in value] if isinstance(value, list) else value
+    return [canonical(item) for item in value] if isinstance(value, list) else value
 
 
 def fingerprint(value: Any) -> str:
-    """A hash of plain data that does not depend on the order of keys."""
+    """A hash of plain data that ignores the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What every script of the workflow does first: send its log to the rule's log file and its errors to the user."""
+"""The context in which every workflow script runs: log to the rule's log file, and report errors to the user."""
 
 import contextlib
 import logging
@@ -19,45 +19,48 @@ FAILED = ".failed"
 
 @contextlib.contextmanager
 def job(snakemake: Any) -> Iterator[logging.Logger]:
-    """Run a script's body: full story in the rule's log, one sentence on the terminal if it fails."""
+    """Run a script's body; on failure, write the details to the rule's log and one line to the terminal."""
     path = Path(snakemake.log[0])
     _log_to(path)
     failed = path.with_suffix(FAILED)
     failed.unlink(missing_ok=True)
-    # A user's own classes (`module:Class`) live beside the Snakefile, that is, in the working directory.
+    # A user's classes (`module:Class`) live in the working directory, beside the Snakefile.
     sys.path.append(str(Path.cwd()))
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _exit)  # so that what is half-written is removed on the way out
+        signal.signal(signal.SIGTERM, _exit)  # exit normally, so that incomplete files are removed
     try:
-        _no_future(snakemake.input)
+        _reset_future_times(snakemake.input)
         yield log
     except UserError as error:
-        log.debug("where it happened", exc_info=error)
+        log.debug("traceback", exc_info=error)
         _end(failed, f"{_where(snakemake.wildcards)}{error}", str(error))
     except KeyboardInterrupt:
-        log.error("Interrupted; run the same command again to continue.")
+        log.error("Interrupted; run the same command again to resume.")
         sys.exit(130)
     except OSError as error:
-        log.debug("where it happened", exc_info=error)
-        _end(failed, f"{_where(snakemake.wildcards)}{_of_a_disk(error)}", _of_a_disk(error))
+        log.debug("traceback", exc_info=error)
+        _end(failed, f"{_where(snakemake.wildcards)}{_disk_message(error)}", _disk_message(error))
     except Exception as error:
-        log.debug("unexpected", exc_info=error)
+        log.debug("traceback", exc_info=error)
         reason = f"Unexpected {type(error).__name__}: {error}"
-        _end(failed, f"{reason} (this is a fault of Recheck; the traceback is in {path})", reason)
+        _end(failed, f"{reason} (this is a bug in Recheck; the traceback is in {path})", reason)
 
 
-def _end(failed: Path, sentence: str, reason: str) -> NoReturn:
-    """Say why, and leave the reason's first line beside the log, for `<study>_so_far`: the next attempt removes it."""
-    log.error("%s", sentence)
-    with contextlib.suppress(OSError):  # a full disk may be the very reason
+def _end(failed: Path, message: str, reason: str) -> NoReturn:
+    """Log the message, write the reason's first line beside the log (for `<study>_so_far`) and exit.
+
+    The next attempt of the job removes that file.
+    """
+    log.error("%s", message)
+    with contextlib.suppress(OSError):  # a full disk may be the reason
         failed.write_text(reason.partition("\n")[0] + "\n", encoding="utf-8")
     sys.exit(1)
 
 
-def _no_future(inputs: Iterable[str]) -> None:
-    """Inputs that a wrong clock, here or on another machine, has dated to the future are of now.
+def _reset_future_times(inputs: Iterable[str]) -> None:
+    """Set inputs with a modification time in the future, caused by a wrong clock on any machine, to now.
 
-    Snakemake would call it an error that what was made from them is older, and delete it: after hours of work.
+    Otherwise the outputs would be older than their inputs, and Snakemake would delete them after hours of work.
     """
     for path in map(Path, inputs):
         if path.exists() and path.stat().st_mtime > time.time():
@@ -66,25 +69,30 @@ def _no_future(inputs: Iterable[str]) -> None:
                 os.utime(path)
             except OSError:
                 raise UserError(
-                    f"{path} is of the future ({dated}), which Snakemake refuses: correct the clock, or touch the file."
+                    f"{path} has a modification time in the future ({dated}), which Snakemake refuses: correct the "
+                    "clock, or touch the file."
                 ) from None
-            log.warning("%s was of the future (%s): the clock is or was wrong; it is of now.", path, dated)
+            log.warning(
+                "%s has a modification time in the future (%s), so some clock is wrong. Its time was reset to now.",
+                path,
+                dated,
+            )
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _of_a_disk(error: OSError) -> str:
-    """What a disk or a connection refused where nobody expected it: an input that vanished, say."""
+def _disk_message(error: OSError) -> str:
+    """The message for an unexpected error of a disk or a connection, such as an input that disappeared."""
     name = error.filename or "a file"
     if isinstance(error, FileNotFoundError):
-        return f"{name} has vanished while it was needed: run the same command again, what is missing is made anew."
-    return f"{name}: {error.strerror or error}; look after its disk or its permissions, and run the same command again."
+        return f"{name} has disappeared: run the same command again to recreate it."
+    return f"{name}: {error.strerror or error}; check its disk and its permissions, and run the same command again."
 
 
 def _where(wildcards: Any) -> str:
-    """Which row of which study a message is about."""
+    """The study, dataset and method that a message is about."""
     known = [f"{key} '{getattr(wildcards, key)}'" for key in ("study", "dataset", "method") if hasattr(wildcards, key)]
     return f"{', '.join(known)}: " if known else ""
 

@@ -1,6 +1,7 @@
-"""Parts of a run by name: from ``{class: TripletMarginLoss, margin: 0.1}`` to the object, a user's own class too.
+"""Build losses, samplers, heads and other *parts* of a run from ``{class: TripletMarginLoss, margin: 0.1}``.
 
-Imported while Snakemake parses the workflow, so a part's module is imported only when the part is built.
+``class`` is a name listed here or a user's ``module:Class``. Snakemake imports this module while it parses the
+workflow, so the module of a part is imported only when the part is built.
 """
 
 import importlib
@@ -17,7 +18,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# kind: module: its classes; transforms are named otherwise in YAML: name: class
+# kind → module → its classes, or for transforms, name in YAML → class
 KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
     "loss": {
         "recheck.methods.losses.contextual.contextual": ("ContextualLoss",),
@@ -128,38 +129,41 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         },
     },
 }
-# arguments whose value is a part, of the kind of the same name
+# Arguments whose value is a part of the same kind as the argument's name.
 NESTED = ("distance", "loss", "miner", "reducer")
 OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def names(kind: str | None) -> list[str]:
-    """Every name that a part of this kind (None: of any kind) may have without a colon."""
+    """Names of all listed classes of a kind, or of every kind if it is None."""
     return [name for modules in _modules(kind) for classes in modules.values() for name in classes]
 
 
 def check(spec: Any, kind: str | None, source: str, key: str | None = None) -> None:
-    """Refuse a part, or one nested in it, that can't be built. Nothing is imported; ``key`` is the part's place."""
+    """Refuse a part with an unknown class, or with such a part nested in it, without importing anything.
+
+    ``key`` is the part's key in the study, for the error message.
+    """
     key = key or kind
     if not isinstance(spec, dict) or not isinstance(spec.get("class"), str):
-        raise UserError(f"{source}: '{key}' must be a part such as {{class: …}}, found {spec!r:.80}.")
+        raise UserError(f"{source}: '{key}' must have the form {{class: …}}, found {spec!r:.80}.")
     name, is_own = spec["class"], OWN.fullmatch(spec["class"])
     if not is_own and name not in names(kind):
         raise UserError(
             f"{source}: unknown class '{name}' in '{key}'; {nearest(name, names(kind))}, or 'module:Class'."
         )
     for argument, value in spec.items():
-        # the arguments of a user's own class may be anything
+        # Arguments of a user's class may have any value.
         expected = _kind_of(argument) is not None and value is not None and not is_own
         if expected or _is_part(value):
             check(value, _kind_of(argument), source, f"{key}.{argument}")
 
 
 def build(spec: dict[str, Any], kind: str | None, what: str | None = None, **context: Any) -> Any:
-    """Make the object a part describes.
+    """Object that a part describes; nested parts (a distance, a reducer, a regulariser) are built first.
 
-    Arguments that only the run knows (``num_classes``, ``embedding_size``, …) are passed where the class asks for
-    them and the part does not set them. A nested part (a distance, a reducer, a regulariser) is built first.
+    ``context`` holds values of the run (``num_classes``, ``embedding_size``, …). They are passed to classes that have
+    such an argument, unless the part sets it.
     """
     what = what or kind
     cls = find(spec["class"], kind, what)
@@ -171,21 +175,21 @@ def build(spec: dict[str, Any], kind: str | None, what: str | None = None, **con
     accepted = _accepted(cls)
     for key in arguments:
         if key not in accepted:
-            raise UserError(f"{what} '{spec['class']}' has no argument '{key}'; {nearest(key, accepted)}.")
+            raise UserError(f"Unknown argument '{key}' of {what} '{spec['class']}'; {nearest(key, accepted)}.")
     filled = {key: value for key, value in context.items() if key in accepted and key not in arguments}
     try:
         return cls(**arguments, **filled)
     except (TypeError, ValueError, AssertionError) as error:
-        raise UserError(f"{what} '{spec['class']}' refuses its arguments {arguments}: {error}.") from error
+        raise UserError(f"Cannot build {what} '{spec['class']}' with arguments {arguments}: {error}.") from error
 
 
 def takes(spec: dict[str, Any], kind: str, argument: str) -> bool:
-    """Whether the class that a part names has an argument of that name."""
+    """Whether the class of a part has an argument of that name."""
     return argument in _accepted(find(spec["class"], kind))
 
 
 def find(name: str, kind: str | None, what: str | None = None) -> Any:
-    """The class that a name of this kind, or ``module:Class``, stands for."""
+    """Class by its listed name or by ``module:Class``."""
     if ":" in name:
         return load(name, what or kind)
     for modules in _modules(kind):
@@ -196,7 +200,7 @@ def find(name: str, kind: str | None, what: str | None = None) -> Any:
 
 
 def load(name: str, what: str) -> Any:
-    """What ``module:attribute`` names; the module is a file beside the Snakefile, or installed."""
+    """Object that ``module:attribute`` names; the module is a file beside the Snakefile, or installed."""
     module_name, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module_name), attribute)
@@ -204,16 +208,16 @@ def load(name: str, what: str) -> Any:
         if error.name != module_name and not module_name.startswith(f"{error.name}."):
             raise
         raise UserError(
-            f"{what} '{name}': no module '{error.name}' can be imported; put {error.name}.py beside the Snakefile."
+            f"Cannot import module '{error.name}' of {what} '{name}': put {error.name}.py beside the Snakefile."
         ) from None
     except AttributeError:
-        raise UserError(f"{what} '{name}': module '{module_name}' has no '{attribute}'.") from None
+        raise UserError(f"Module '{module_name}' has no '{attribute}': check the {what} '{name}'.") from None
 
 
 def own_files(configuration: Any) -> list[str]:
-    """A user's files that a configuration names: the modules of its ``module:Class`` and its weights.
+    """Files of the user that run settings name: modules of ``module:Class`` and weights.
 
-    An edit there is another run.
+    They are part of a run's fingerprint, so editing one makes it a new run.
     """
     if isinstance(configuration, (dict, list)):
         values = configuration.values() if isinstance(configuration, dict) else configuration
@@ -231,7 +235,7 @@ def _modules(kind: str | None) -> list[dict[str, tuple[str, ...] | dict[str, str
 
 
 def _kind_of(argument: str) -> str | None:
-    """The kind of the part that an argument takes; None if its name does not tell."""
+    """Kind of part that an argument takes, or None if its name does not tell."""
     if str(argument).endswith("regularizer"):
         return "regulariser"
     return argument if argument in NESTED else None
@@ -242,7 +246,7 @@ def _is_part(value: Any) -> bool:
 
 
 def _accepted(cls: Any) -> set[str]:
-    """Names of a class's arguments, those it hands on to its parents (``**kwargs``) included."""
+    """Names of a class's arguments, including those that it passes to its parents (``**kwargs``)."""
     names: set[str] = set()
     for parent in inspect.getmro(cls) if inspect.isclass(cls) else (cls,):
         parameters = inspect.signature(parent).parameters.values()

@@ -1,4 +1,4 @@
-"""Progress that moves in a terminal and is a few plain lines in a log."""
+"""A progress bar that becomes a few plain lines in a log."""
 
 import io
 import logging
@@ -12,7 +12,7 @@ LINES_EVERY_SECONDS = 15.0
 
 
 class Progress(tqdm):
-    """A tqdm bar on a terminal; a line in the log from time to time, and always a last one."""
+    """A tqdm bar on a terminal; elsewhere one log line every few seconds. Both log a last line."""
 
     def __init__(self, *args, **kwargs):
         kwargs.setdefault("file", sys.stderr)
@@ -22,7 +22,7 @@ class Progress(tqdm):
         self._last_line = -1
         self._on_terminal = kwargs["file"].isatty()
         if not self._on_terminal:
-            kwargs["file"] = io.StringIO()  # tqdm writes a carriage return even when it shows nothing
+            kwargs["file"] = io.StringIO()  # because tqdm writes a carriage return even if it shows nothing
         super().__init__(*args, **kwargs)
 
     def display(self, msg=None, pos=None):

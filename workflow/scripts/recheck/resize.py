@@ -1,4 +1,4 @@
-"""The first deterministic resize of a protocol, and its name in paths."""
+"""The resize that a pack applies to all images, and its name in paths."""
 
 import re
 
@@ -6,10 +6,10 @@ Resize = dict[str, int | list[int]] | None
 
 
 def resize_slug(resize: Resize) -> str:
-    """``None`` → original, ``{shorter: 256}`` → shorter256, ``{exact: [288, 288]}`` → exact288x288, and the same with
-    ``fit``, which keeps an image's shape and fills the rest with black.
+    """The name of a resize: ``None`` → original, ``{shorter: 256}`` → shorter256, ``{fit: [288, 288]}`` → fit288x288.
 
-    With ``jpeg`` (the quality that a protocol saved its resized images with) → shorter288jpeg75.
+    ``exact`` stretches an image to its size; ``fit`` scales to fit and pads with black. ``jpeg`` is the quality with
+    which a protocol saved its resized images: ``{shorter: 288, jpeg: 75}`` → shorter288jpeg75.
     """
     if not resize:
         return "original"
@@ -23,9 +23,9 @@ def resize_slug(resize: Resize) -> str:
 
 def parse_resize(slug: str) -> Resize:
     """The inverse of :func:`resize_slug`."""
-    found = re.fullmatch(r"(?:shorter(\d+)|(exact|fit)(\d+)x(\d+))(?:jpeg(\d+))?", slug)
-    if not found:
+    match = re.fullmatch(r"(?:shorter(\d+)|(exact|fit)(\d+)x(\d+))(?:jpeg(\d+))?", slug)
+    if not match:
         return None
-    shorter, kind, height, width, jpeg = found.groups()
+    shorter, kind, height, width, jpeg = match.groups()
     resize: Resize = {kind: [int(height), int(width)]} if kind else {"shorter": int(shorter)}
     return resize | ({} if jpeg is None else {"jpeg": int(jpeg)})

@@ -1,8 +1,7 @@
-"""Safetensors files that carry their own SHA-256, so that a damaged one is noticed and never used.
+"""Safetensors files that contain their own SHA-256, so that a damaged file is never used.
 
-The hash is taken of the whole file with zeros in the place of the hash itself: one flipped bit of a tensor, of a name,
-a shape or of the metadata is enough to be refused. It is the first entry of the metadata, and the same content gives
-the same file.
+The hash covers the whole file, with zeros in place of the hash itself: one flipped bit in a tensor, name, shape or the
+metadata is detected. The hash is the first entry of the metadata, and equal content gives identical files.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ from recheck.errors import UserError
 from recheck.files import atomic
 
 ZEROS = "0" * 64
-# safetensors puts its metadata at the beginning of the header, behind the header's length
+# safetensors starts a file with the length of the header, and the header with the metadata
 PLACE = re.compile(rb'.{8}\{"__metadata__":\{"recheck":"\{\\"_sha256\\": \\"([0-9a-f]{64})\\"', re.DOTALL)
 BEGINNING = 256
 
@@ -27,10 +26,9 @@ BEGINNING = 256
 def write(
     path: str | Path, tensors: dict[str, Any], save_file: Callable[..., None], about: dict[str, Any] | None = None
 ) -> None:
-    """Write tensors by one of safetensors' ``save_file``, with what is to be said about them.
+    """Write tensors and metadata (``about``) with one of safetensors' ``save_file`` functions.
 
-    All of it is one entry of the metadata: safetensors writes several in random order, and the file would not have the
-    same bits each time.
+    All metadata is in one entry: safetensors writes several entries in random order, so the file's bits would vary.
     """
     text = json.dumps({"_sha256": ZEROS, **(about or {})}, sort_keys=True)
     with atomic(path) as temporary:
@@ -49,28 +47,26 @@ def write(
 
 
 def check(path: str | Path) -> None:
-    """Refuse a file that is not exactly what was written."""
+    """Refuse a file that is not bit for bit what was written."""
     try:
         with Path(path).open("rb") as file:
             place = PLACE.match(file.read(BEGINNING))
         whole = place is not None and _sha256(path, place.span(1)) == place[1].decode()
     except FileNotFoundError:
-        raise UserError(f"{path} is gone: run again, it will be made anew.") from None
+        raise UserError(f"{path} is missing: run again to recreate it.") from None
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be read ({error.strerror}): look after its disk, or make it readable."
-        ) from error
+        raise UserError(f"{path} cannot be read ({error.strerror}): check its disk and its permissions.") from error
     if not whole:
-        raise UserError(f"{path} is damaged (its checksum is not that of its content): delete it and run again.")
+        raise UserError(f"{path} is damaged (its checksum does not match its content): delete it and run again.")
 
 
 def _sha256(path: str | Path, without: tuple[int, int]) -> str:
-    """The hash of a file with zeros at the given place."""
+    """The hash of a file with zeros at the given bytes."""
     start, end = without
     with Path(path).open("rb") as file:
-        found = hashlib.sha256(file.read(start))
-        found.update(ZEROS.encode())
+        digest = hashlib.sha256(file.read(start))
+        digest.update(ZEROS.encode())
         file.seek(end)
         while chunk := file.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()
+            digest.update(chunk)
+    return digest.hexdigest()

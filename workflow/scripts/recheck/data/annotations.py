@@ -1,7 +1,7 @@
-"""What the parsers of published datasets share: reading their tables, and comparing them with the images on the disk.
+"""Helpers for the parsers of published datasets: read annotation tables and compare them with the images on the disk.
 
-Whatever does not fit is an error that names the file and the first few of what is wrong: a benchmark number on part
-of a dataset, or on shifted labels, is worse than none.
+Every inconsistency is an error that names the file and the first few offending entries: a benchmark result from an
+incomplete dataset, or from shifted labels, is worse than no result.
 """
 
 import os
@@ -17,117 +17,125 @@ SHOWN = 5
 
 
 def find(name: str, folders: Iterable[Path], dataset: dict) -> Path:
-    """The annotation file in the first of the folders that has it."""
+    """The path of an annotation file, in the first folder that contains it."""
     folders = list(folders)
     for folder in folders:
         if (folder / name).is_file():
             return folder / name
     raise UserError(
-        f"The annotation file {name} of '{dataset['name']}' is missing: it should be in {_or(map(str, folders))}; "
+        f"The annotation file {name} of dataset '{dataset['name']}' is missing from {_or(map(str, folders))}: "
         "put it there, or delete the dataset's folder and run again."
     )
 
 
 def read_rows(path: Path, columns: list[str], skip: int = 0) -> pd.DataFrame:
-    """A table of fields that are separated by blanks; ``skip`` lines at its head are not rows."""
+    """A table of whitespace-separated fields, without its first ``skip`` lines."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not a text file: it is damaged, restore it and run again.") from None
+        raise UserError(f"{path} is damaged (not a text file): restore it and run again.") from None
     rows = [line.split() for line in lines[skip:]]
     while rows and not rows[-1]:
         rows.pop()
     for number, row in enumerate(rows, start=skip + 1):
         if len(row) != len(columns):
             raise UserError(
-                f"{path}, line {number}: expected {len(columns)} fields ({', '.join(columns)}), found "
-                f"'{lines[number - 1][:80]}'; the file is damaged, restore it and run again."
+                f"{path} is damaged (line {number} is '{lines[number - 1][:80]}', expected {len(columns)} fields: "
+                f"{', '.join(columns)}): restore it and run again."
             )
     if not rows:
-        raise UserError(f"{path} has no rows: it is damaged, restore it and run again.")
+        raise UserError(f"{path} is damaged (it has no rows): restore it and run again.")
     return pd.DataFrame(rows, columns=columns)
 
 
 def whole_numbers(table: pd.DataFrame, column: str, path: Path) -> pd.Series:
     wrong = table[column][~table[column].str.fullmatch(r"\d{1,18}")]
     if len(wrong):
-        raise UserError(f"{path}: '{wrong.iloc[0]}' in the column {column} is not a number.")
+        raise UserError(
+            f"{path} is damaged (column {column} has '{wrong.iloc[0]}', expected a whole number): "
+            "restore it and run again."
+        )
     return table[column].astype("int64")
 
 
 def unique(table: pd.DataFrame, column: str, path: Path) -> None:
-    """Refuse a table that says something twice."""
+    """Refuse a table with repeated values in a column."""
     repeated = table[column][table[column].duplicated()].unique()
     if len(repeated):
-        raise UserError(f"{path} has {_count(repeated, 'value')} of {column} more than once: {some(repeated)}.")
+        raise UserError(
+            f"{path} is damaged (column {column} repeats {_count(repeated, 'value')}: {some(repeated)}): "
+            "restore it and run again."
+        )
 
 
 def images_below(folder: Path) -> set[str]:
-    """Paths of the image files below a folder; hidden ones (and the `._` files of macOS) do not count."""
-    found: set[str] = set()
+    """Relative paths of all image files below a folder; hidden files, such as macOS's `._` files, are ignored."""
+    images: set[str] = set()
     for where, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
         below = Path(where).relative_to(folder).as_posix()
         prefix = "" if below == "." else f"{below}/"
-        found.update(
+        images.update(
             f"{prefix}{name}"
             for name in files
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122 (half a million)
         )
-    return found
+    return images
 
 
 def compare(listed: Iterable[str], present: set[str], table: str | Path, folder: Path, dataset: dict) -> None:
-    """Every image has a label and every label an image; ``options: {unlisted: ignore}`` forgives images without one."""
+    """Refuse labels without an image and images without a label (unless ``options: {unlisted: ignore}``)."""
     listed = pd.Series(list(listed), dtype=str)
     repeated = listed[listed.duplicated()].unique()
     if len(repeated):
-        raise UserError(f"{table} lists {_count(repeated, 'image')} more than once: {some(repeated)}.")
+        raise UserError(
+            f"{table} lists {_count(repeated, 'image')} more than once: {some(repeated)}; restore it and run again."
+        )
     named = set(listed)
     missing = sorted(named - present)
     if missing:
         raise UserError(
-            f"{table} lists {_count(missing, 'image')} that {'are' if len(missing) > 1 else 'is'} not in {folder}: "
-            f"{some(missing)}; restore the images (delete the dataset's folder to unpack it again) and run again."
+            f"{table} lists {_count(missing, 'image')} missing from {folder}: {some(missing)}; restore the images "
+            "(or delete the dataset's folder, to unpack it again) and run again."
         )
     extra = sorted(present - named)
     if extra and choice(dataset, "unlisted", ("refuse", "ignore")) == "refuse":
         raise UserError(
-            f"{folder} has {_count(extra, 'image')} without a label in {table}: {some(extra)}; remove what does not "
-            "belong to the dataset, or write `options: {unlisted: ignore}` into "
+            f"{folder} has {_count(extra, 'image')} without a label in {table}: {some(extra)}; remove images that do "
+            "not belong to the dataset, or set `options: {unlisted: ignore}` in "
             f"config/datasets/{dataset['name']}.yaml."
         )
 
 
 def choice(dataset: dict, option: str, known: tuple[str, ...]) -> str:
-    """One of the dataset's options; the first known value is the default."""
+    """The value of a dataset's option, checked; the first known value is the default."""
     value = (dataset.get("options") or {}).get(option, known[0])
     if value not in known:
         raise UserError(
-            f"`options.{option}` of the dataset '{dataset['name']}' is {value!r}: {nearest(str(value), known)}."
+            f"'options.{option}' of dataset '{dataset['name']}' is {value!r}; {nearest(str(value), known)}."
         )
     return value
 
 
 def home(images: Path, name: str, has: Callable[[Path], bool]) -> Path:
-    """Where a dataset's tree begins: the archive's own folder below the image root, or the root itself."""
+    """The folder in which a dataset's tree begins: the archive's top folder below the image root, or the root."""
     return next((folder for folder in (images / name, images) if has(folder)), images / name)
 
 
 def index(rows: pd.DataFrame) -> pd.DataFrame:
-    """An index from its columns; what a dataset does not have is empty."""
+    """An index with all columns: super_label and role are empty if the dataset has none."""
     return rows.assign(**{column: "" for column in ("super_label", "role") if column not in rows.columns})
 
 
 def some(names: Iterable) -> str:
-    """The first few of many names."""
+    """The first few names, and how many more there are."""
     names = [str(name) for name in names]
     rest = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _count(what: Iterable, noun: str) -> str:
-    number = len(list(what))
+def _count(items: Iterable, noun: str) -> str:
+    number = len(list(items))
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 

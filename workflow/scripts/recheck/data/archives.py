@@ -1,9 +1,9 @@
-"""Unpacking archives that nobody has looked into.
+"""Unpack archives from untrusted sources.
 
-A member is written only if its name stays inside the folder, nothing is there yet, it is a plain file or folder, and
-the archive stays below its size. Links become the file they point to, so that no link is ever on the disk that a
-later member, or a later program, could follow out of the tree. All archives of a dataset are unpacked beside the
-image root, which gets its name when it is complete: killed at any moment, there is the old tree or none.
+A member is written only if it is a plain file or folder, its path stays inside the tree and is not taken yet, and the
+archive stays within its size limit. A link becomes the file that it points to: the disk never holds a link that a later
+member, or another program, could follow out of the tree. All archives of a dataset are unpacked into a temporary folder
+beside the image root and renamed when complete: a job killed at any moment leaves the old tree or none.
 """
 
 import bz2
@@ -33,9 +33,9 @@ from recheck.progress import Progress
 log = logging.getLogger("recheck")
 CHUNK = 1 << 20
 RECORD = ".extracted.json"
-"""In the tree itself, so that both get their name at the same moment."""
+"""Stored inside the tree, so that one rename puts both in place."""
 FACTOR, LEAST = 20, 64 << 20
-"""An archive may unpack to so many times its size, and at least to so many bytes, unless `unpacked_size` is given."""
+"""Default limit of the unpacked size (`unpacked_size` overrides it): FACTOR × the archive's size, at least LEAST."""
 MOST_MEMBERS = 5_000_000
 LARGEST_HEADER = 4 << 20
 LONGEST_LINK = 4096
@@ -56,10 +56,10 @@ DAMAGE = (
 
 
 def extract(archives: list[dict], downloads: str | Path, verified: dict[str, dict], root: str | Path) -> dict:
-    """Unpack the archives of a dataset below ``root`` and return what was unpacked, for ``extracted.json``.
+    """Unpack a dataset's archives below ``root`` and return the content of ``extracted.json``.
 
-    ``archives`` are entries of a dataset's ``files`` with ``path``, ``extract`` (the subfolder, or ``.``) and perhaps
-    ``unpacked_size``; ``verified`` has their hashes. Nothing is done if the tree is there and from these archives.
+    ``archives`` are entries of the dataset's ``files`` with ``path``, ``extract`` (a subfolder, or ``.``) and perhaps
+    ``unpacked_size``; ``verified`` has their hashes. A complete tree from the same archives is kept.
     """
     root = Path(root)
     wanted = {
@@ -90,7 +90,7 @@ def extract(archives: list[dict], downloads: str | Path, verified: dict[str, dic
 
 
 def unpack(archive: Path, tree: "_Tree", into: str = ".", unpacked_size: int | None = None) -> tuple[int, int]:
-    """Unpack one archive into a tree; the number of files, and their size."""
+    """Unpack one archive into a tree and return the number of files and their total size in bytes."""
     most = unpacked_size or max(FACTOR * archive.stat().st_size, LEAST)
     writer = _Writer(archive, tree, into, most)
     with archive.open("rb") as raw:
@@ -106,7 +106,7 @@ def unpack(archive: Path, tree: "_Tree", into: str = ".", unpacked_size: int | N
 
 
 class _Tree:
-    """A new folder, and what has been put there: all archives of a dataset go into the same one."""
+    """A new folder and the paths taken in it; all archives of a dataset share one."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -116,7 +116,7 @@ class _Tree:
 
 
 class _Writer:
-    """The only way from an archive into a tree; it refuses everything that a dataset has no need of."""
+    """Writes an archive's members into a tree and refuses everything that no dataset needs."""
 
     def __init__(self, archive: Path, tree: _Tree, into: str, most: int):
         self.archive, self.tree, self.into, self.most = archive, tree, into, most
@@ -125,23 +125,23 @@ class _Writer:
 
     def refuse(self, name: str, why: str, advice: str = "delete it and get it from a source you trust") -> NoReturn:
         shown = name if len(name) <= 200 else f"{name[:200]}…"
-        raise UserError(f"{self.archive} is not unpacked, because its member {shown!r} {why}: {advice}.")
+        raise UserError(f"{self.archive} was not unpacked, because its member {shown!r} {why}: {advice}.")
 
     def place(self, name: str) -> str:
-        """Where below the tree's root a member goes, if that is a place that it may go to."""
+        """A member's path below the tree's root; names that could lead out of it are refused."""
         if "\0" in name or "\\" in name:
-            self.refuse(name, "has a backslash or a zero byte in its name")
+            self.refuse(name, "has a backslash or a null byte in its name")
         if name.startswith("/") or re.match(r"[A-Za-z]:", name):
             self.refuse(name, "has an absolute path")
         if ".." in name.split("/"):
-            self.refuse(name, "leads out of the folder ('..')")
+            self.refuse(name, "leads out of the folder ('..' in its name)")
         place = posixpath.normpath(posixpath.join(self.into, name))
         return "" if place == "." else place
 
     def count(self, name: str) -> None:
         self.members += 1
         if self.members > MOST_MEMBERS:
-            self.refuse(name, f"is one more than the {MOST_MEMBERS:,} that an archive may have")
+            self.refuse(name, f"exceeds the limit of {MOST_MEMBERS:,} members per archive")
 
     def folder(self, name: str) -> None:
         self.count(name)
@@ -152,18 +152,18 @@ class _Writer:
             return
         self._make_folder(name, posixpath.dirname(place))
         if place in self.tree.files:
-            self.refuse(name, "needs a folder where the archive has a file")
+            self.refuse(name, "needs a folder where there already is a file")
         with self._names(name):
             (self.tree.root / place).mkdir()
         self.tree.folders.add(place)
 
     def _claim(self, name: str) -> Path:
-        """The path of a new file, which nothing else has."""
+        """Reserve the path of a new file."""
         place = self.place(name)
         if place in self.tree.folders:
-            self.refuse(name, "is a file where the archive has a folder")
+            self.refuse(name, "is a file where there already is a folder")
         if place in self.tree.files:
-            self.refuse(name, "is there twice")
+            self.refuse(name, "has the same path as another member")
         self._make_folder(name, posixpath.dirname(place))
         self.tree.files.add(place)
         self.files += 1
@@ -171,22 +171,22 @@ class _Writer:
 
     @contextlib.contextmanager
     def _names(self, name: str) -> Iterator[None]:
-        """What this disk says about a name: too long, or – where case does not count – the name of another member."""
+        """Refuse a name that the disk can't store: too long, or equal to another one where case is ignored."""
         try:
             yield
         except FileExistsError:
-            self.refuse(name, "has the same name as another one on this disk (in capitals, say)")
+            self.refuse(name, "clashes with another member on this disk, which ignores upper and lower case")
         except OSError as error:
             if error.errno not in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
                 raise
-            self.refuse(name, f"has a name that this disk does not take ({os.strerror(error.errno)})")
+            self.refuse(name, f"has a name that this disk can't store ({os.strerror(error.errno)})")
 
     def room_for(self, name: str, size: int) -> None:
         if self.bytes + size > self.most:
             self.refuse(
                 name,
-                f"makes it larger than {self.most:,} bytes unpacked ({self.archive.stat().st_size:,} packed)",
-                "delete it, or set `unpacked_size` in the dataset's YAML if it is right",
+                f"exceeds the limit of {self.most:,} bytes unpacked ({self.archive.stat().st_size:,} packed)",
+                "delete it, or raise `unpacked_size` in the dataset's YAML if you trust the archive",
             )
 
     def file(self, name: str, size: int, content: IO[bytes]) -> None:
@@ -202,21 +202,21 @@ class _Writer:
                 out.write(chunk)
 
     def link(self, name: str, target: str, base: str) -> None:
-        """Remember a link; ``base`` is the folder that its target is relative to."""
+        """Record a link for :meth:`make_links`; its target is relative to ``base``."""
         self.count(name)
         self.place(name)
         if target.startswith("/") or re.match(r"[A-Za-z]:", target) or "\\" in target or "\0" in target:
-            self.refuse(name, f"is a link out of the folder, to {target!r}")
+            self.refuse(name, f"links out of the folder, to {target!r}")
         place = posixpath.normpath(posixpath.join(base, target))
         if place == ".." or place.startswith("../"):
-            self.refuse(name, f"is a link out of the folder, to {target!r}")
+            self.refuse(name, f"links out of the folder, to {target!r}")
         self.links.append((name, target, posixpath.normpath(posixpath.join(self.into, place))))
 
     def make_links(self) -> None:
-        """The linked file under both names. A link to a folder, to nothing or to a later link has no use here."""
+        """Give each linked file its second name; a link to a folder, a missing file or a later link is refused."""
         for name, target, place in self.links:
             if place == RECORD or place not in self.tree.files:
-                self.refuse(name, f"is a link to {target!r}, which is no file of the archive")
+                self.refuse(name, f"links to {target!r}, which is not a file of the archive")
             path = self._claim(name)
             with self._names(name):
                 _same_file(self.tree.root / place, path)
@@ -231,7 +231,7 @@ def _same_file(source: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
             raise
-        shutil.copyfile(source, path)  # a disk without hard links
+        shutil.copyfile(source, path)  # this disk has no hard links
 
 
 def _unpack_zip(raw: IO[bytes], writer: _Writer) -> None:
@@ -251,7 +251,7 @@ def _unpack_zip(raw: IO[bytes], writer: _Writer) -> None:
 def _unpack_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, writer: _Writer) -> None:
     name, kind = member.orig_filename, stat.S_IFMT(member.external_attr >> 16)
     if member.flag_bits & 0x1:
-        writer.refuse(name, "is encrypted", "get the archive that has no password")
+        writer.refuse(name, "is encrypted", "get an archive without a password")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
         writer.refuse(name, "is a device, a pipe or a socket")
     if member.is_dir() or kind == stat.S_IFDIR:
@@ -270,7 +270,7 @@ def _unpack_tar(raw: IO[bytes], start: bytes, writer: _Writer) -> None:
         reader = _Forward(stream)
         with tarfile.open(fileobj=reader, mode="r:") as archive:
             while (member := archive.next()) is not None:
-                archive.members.clear()  # it would keep them all, half a gigabyte for iNaturalist
+                archive.members.clear()  # tarfile keeps every member: half a gigabyte for iNaturalist
                 _unpack_tar_member(archive, member, writer)
                 bar.update(raw.tell() - bar.n)
         reader.finish()
@@ -284,8 +284,8 @@ def _unpack_tar_member(archive: tarfile.TarFile, member: tarfile.TarInfo, writer
     elif member.islnk():
         writer.link(name, member.linkname, "")
     elif not (member.isreg() or member.isdir()):
-        writer.refuse(name, "is a device, a pipe or of another special kind")
-    if hasattr(tarfile, "data_filter"):  # Python's own opinion; 3.11.0 to 3.11.3 have none
+        writer.refuse(name, "is a device, a pipe or another special file")
+    if hasattr(tarfile, "data_filter"):  # a second check; Python 3.11.0 to 3.11.3 lack it
         try:
             tarfile.data_filter(member, str(writer.tree.root))
         except tarfile.FilterError as error:
@@ -297,9 +297,9 @@ def _unpack_tar_member(archive: tarfile.TarFile, member: tarfile.TarInfo, writer
 
 
 class _Forward:
-    """What tarfile reads from: forwards only, never much at once, and the end of the archive must be its end mark.
+    """A forward-only stream for tarfile that refuses huge headers and archives without an end mark.
 
-    tarfile takes a broken header for the end of the archive, and reads a header of any size into memory.
+    tarfile itself takes a broken header for the end of the archive, and reads a header of any size into memory.
     """
 
     def __init__(self, stream: IO[bytes]):
@@ -322,35 +322,35 @@ class _Forward:
             pass
 
     def finish(self) -> None:
-        """To the end of the stream, where the checksum of gzip, bzip2 or xz is."""
+        """Read to the end of the stream, where gzip, bzip2 and xz store their checksum."""
         if self.last != BLOCK:
-            raise tarfile.ReadError("it ends before its end mark")
+            raise tarfile.ReadError("it has no end mark")
         end = self.position + LEAST
         while self.position < end and self.read(CHUNK):
             pass
 
 
 def _decompressed(raw: IO[bytes], start: bytes) -> contextlib.AbstractContextManager[IO[bytes]]:
-    """By what the file begins with: mirrors rename."""
+    """The decompressed stream. The first bytes tell the format, because mirrors rename files."""
     openers = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
     return next((opener for magic, opener in openers.items() if start.startswith(magic)), contextlib.nullcontext)(raw)
 
 
 @contextlib.contextmanager
 def _damage(archive: Path) -> Iterator[None]:
-    """The many ways in which libraries say that an archive is broken, in one sentence."""
+    """Turn any exception that means "broken archive" into one UserError."""
     try:
         yield
     except DAMAGE as error:
         problem = error
     except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # gzip and bz2 raise it without a number, zipfile seeks to nowhere
+        if error.errno not in (None, errno.EINVAL):  # gzip and bz2 set no errno; zipfile may seek to a bad position
             raise
         problem = error
     else:
         return
     raise UserError(
-        f"{archive} is damaged, or no tar or zip archive ({problem or type(problem).__name__}): "
+        f"{archive} is damaged or not a tar or zip archive ({problem or type(problem).__name__}): "
         "delete it and run again, or get it from another source."
     ) from problem
 
@@ -360,9 +360,9 @@ def _bar(writer: _Writer, total: int) -> Progress:
 
 
 def _intact(root: Path, wanted: dict[str, dict]) -> dict[str, dict] | None:
-    """What was unpacked, if it is what is wanted and still there.
+    """The record of an earlier extraction, if it is of the wanted archives and the tree is still complete.
 
-    Number and size of the files tell, without reading half a million of them.
+    Only the number and total size of the files are compared, because there may be half a million.
     """
     try:
         done = read_json(root / RECORD)
@@ -370,8 +370,8 @@ def _intact(root: Path, wanted: dict[str, dict]) -> dict[str, dict] | None:
         files, size = (sum(about[key] for about in done.values()) for key in ("files", "bytes"))
     except (OSError, UserError, AttributeError, KeyError, TypeError):
         return None
-    found = [entry.stat().st_size for entry in _files(root) if entry.name != RECORD] if same else []
-    return done if same and len(found) >= files and sum(found) >= size else None
+    sizes = [entry.stat().st_size for entry in _files(root) if entry.name != RECORD] if same else []
+    return done if same and len(sizes) >= files and sum(sizes) >= size else None
 
 
 def _files(folder: str | Path) -> Iterator[os.DirEntry]:

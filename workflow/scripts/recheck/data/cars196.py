@@ -1,19 +1,19 @@
-"""Cars196: 16,185 photos of 196 models of cars, in whichever form it survived.
+"""Cars196: 16,185 photos of 196 car models, in any of the forms that are still available.
 
-The official site is gone. What people have is one of three trees:
+The official site is gone. Three forms of the dataset are in circulation:
 
-- the original: a folder of images numbered 1–16185 (car_ims) and cars_annos.mat,
-- the one for classification: two folders of images numbered from 1 (cars_train, cars_test), the development kit with
-  cars_train_annos.mat and cars_meta.mat, and cars_test_annos_withlabels.mat,
-- a mirror's: one folder a class, with a .mat file that has the names of the classes.
+- the original form: a folder of images numbered 1–16185 (car_ims) and cars_annos.mat,
+- the devkit form, for classification: two folders of images, each numbered from 1 (cars_train, cars_test), the
+  development kit with cars_train_annos.mat and cars_meta.mat, and cars_test_annos_withlabels.mat,
+- the mirror form: one folder per class, with a .mat file of class names.
 
-Mirrors rename and nest. So nothing is recognised by the name of a file or folder: a table is what its fields say, and
-the folder that belongs to it is the one whose images it names.
+Mirrors rename and nest files, so file and folder names are not relied on: a table is recognised by its fields, and its
+folder by the images that the table lists.
 
-All forms have the same images under other names and in another order, and only the bytes of an image are the same in
-all of them. So the order of the index is by label (1–196, the `class` of the tables), then by the SHA-256 of the
-image's file: every form gives the same images the same numbers, and no result depends on the form that a user happened
-to find. The dataset's own division into training and test images is for classification and is not used.
+The forms hold the same images under different names and in different orders; only the bytes of an image are the same
+everywhere. The index is therefore sorted by label (1–196, the tables' `class`), then by the SHA-256 of the image file.
+Every form gives an image the same number, so no result depends on the form used. The dataset's own division into
+training and test images is meant for classification and is not used.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
 from recheck.files import sha256
 
-WHERE_FROM = "docs/datasets.md says which files the two official forms consist of"
+WHERE_FROM = "docs/datasets.md lists the files of both official forms"
 
 
 class Table(NamedTuple):
-    """A .mat file with a row an image; no classes in the one that was made for a competition."""
+    """A .mat file with one row per image; the competition's test table has no classes."""
 
     file: Path
     names: list[str]
@@ -43,15 +43,15 @@ class Table(NamedTuple):
 
 def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
     """The index, in an order that does not depend on the form."""
-    originals, parts, class_names = _tables([downloads, images])
+    originals, devkit, class_names = _tables([downloads, images])
     folders = _folders(images)
     if _assign(originals[:1], folders):
         rows = _by_table(originals[:1], folders, images, dataset)
         _check_known(rows, originals[0], images, dataset)
-    elif _assign(parts, folders):
-        rows = _by_table(_labelled(parts), folders, images, dataset)
+    elif _assign(devkit, folders):
+        rows = _by_table(_labelled(devkit), folders, images, dataset)
     else:
-        rows = _by_folder(folders, class_names, originals + parts, images)
+        rows = _by_folder(folders, class_names, originals + devkit, images)
     rows["class_name"] = _named(rows["label"], class_names)
     files = [images / path for path in rows["path"]]
     rows["sha256"] = list(ordered_map(sha256, files, workers, total=len(files), description="Hashing images"))
@@ -59,30 +59,30 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
     return annotations.index(rows[["path", "label", "class_name"]])
 
 
-# The tables, recognised by what they hold
+# The tables, recognised by their fields
 
 
 def _tables(places: list[Path]) -> tuple[list[Table], list[Table], list[str]]:
-    """The original's table, those of the other form, and the names of the classes."""
-    originals, parts, class_names = [], [], []
+    """The tables of the original form, the tables of the devkit form, and the class names."""
+    originals, devkit, class_names = [], [], []
     for file in sorted(path for place in places for path in place.rglob("[!.]*.mat")):
         content = _load(file)
         fields = content["annotations"].dtype.names or () if "annotations" in content else ()
         if "relative_im_path" in fields and "class" in fields:
             originals.append(_table(file, content["annotations"], "relative_im_path"))
         elif "fname" in fields:
-            parts.append(_table(file, content["annotations"], "fname"))
+            devkit.append(_table(file, content["annotations"], "fname"))
         if "class_names" in content:
             class_names = class_names or [str(name) for name in np.atleast_1d(content["class_names"])]
-    return originals, _distinct(parts), class_names
+    return originals, _distinct(devkit), class_names
 
 
 def _load(file: Path) -> dict:
     try:
         return scipy.io.loadmat(file, squeeze_me=True)
-    except Exception as error:  # scipy raises almost anything on files that are damaged
+    except Exception as error:  # scipy raises almost anything on damaged files
         raise UserError(
-            f"{file} is not a MATLAB file that can be read ({error}): replace it by the published one and run again."
+            f"{file} is not a readable MATLAB file ({error}): replace it with the published file and run again."
         ) from None
 
 
@@ -92,60 +92,60 @@ def _table(file: Path, records: np.ndarray, name: str) -> Table:
     return Table(file, [str(value) for value in records[name]], classes)
 
 
-def _distinct(parts: list[Table]) -> list[Table]:
-    """Without tables that say the same again: the kit's cars_test_annos.mat is the labelled one without labels."""
-    labelled = [frozenset(part.names) for part in parts if part.classes is not None]
+def _distinct(tables: list[Table]) -> list[Table]:
+    """The tables without duplicates: the kit's cars_test_annos.mat is the labelled test table without its labels."""
+    labelled = [frozenset(table.names) for table in tables if table.classes is not None]
     kept: dict[tuple, Table] = {}
-    for part in parts:
-        names = frozenset(part.names)
-        if part.classes is not None:
-            kept.setdefault((names, part.classes.tobytes()), part)
+    for table in tables:
+        names = frozenset(table.names)
+        if table.classes is not None:
+            kept.setdefault((names, table.classes.tobytes()), table)
         elif names not in labelled:
-            kept.setdefault((names, None), part)
+            kept.setdefault((names, None), table)
     return list(kept.values())
 
 
-def _labelled(parts: list[Table]) -> list[Table]:
-    without = [part for part in parts if part.classes is None]
-    if without:
+def _labelled(tables: list[Table]) -> list[Table]:
+    unlabelled = [table for table in tables if table.classes is None]
+    if unlabelled:
         raise UserError(
-            f"{without[0].file} has no classes, and no other table has them for its {len(without[0].names)} images: "
-            "cars_test_annos_withlabels.mat is missing, put it beside and run again."
+            f"{unlabelled[0].file} has no classes for its {len(unlabelled[0].names)} images, and neither has any other "
+            "table: put cars_test_annos_withlabels.mat beside it and run again."
         )
-    return parts
+    return tables
 
 
-# The images, recognised by the table that names them
+# The image folders, recognised by the images that a table lists
 
 
 def _key(name: str) -> str:
-    """What is left of an image's name when folders, zeros in front and the spelling of the suffix are left out."""
+    """An image's name in lower case without folders, leading zeros and suffix."""
     return PurePosixPath(name).stem.lower().lstrip("0")
 
 
 def _folders(images: Path) -> dict[str, list[str]]:
-    """The image files of every folder that has some."""
-    found: dict[str, list[str]] = {}
+    """The image files of every folder that contains any."""
+    folders: dict[str, list[str]] = {}
     for path in sorted(annotations.images_below(images)):
-        found.setdefault(str(PurePosixPath(path).parent), []).append(path)
-    return found
+        folders.setdefault(str(PurePosixPath(path).parent), []).append(path)
+    return folders
 
 
 def _distance(table: Table, folder: str, files: list[str]) -> tuple[int, bool] | None:
-    """How much the images of a folder differ from what a table names; None if a quarter or more does.
+    """How many images of a folder and a table do not match; None if a quarter or more do not.
 
-    Both parts of the second form are numbered from 1, but one of them goes further. In case of doubt the word train or
-    test decides.
+    Both folders of the devkit form are numbered from 1, but one has more images. The word "train" or "test" in the
+    names breaks a tie.
     """
-    wanted, found = {_key(name) for name in table.names}, {_key(name) for name in files}
-    if 4 * len(wanted & found) <= 3 * max(len(wanted), len(found)):
+    listed, present = {_key(name) for name in table.names}, {_key(name) for name in files}
+    if 4 * len(listed & present) <= 3 * max(len(listed), len(present)):
         return None
     words = [set(re.findall("train|test", name.lower())) for name in (table.file.name, folder)]
-    return len(wanted ^ found), not words[0] & words[1]
+    return len(listed ^ present), not words[0] & words[1]
 
 
 def _assign(tables: list[Table], folders: dict[str, list[str]]) -> dict[int, str]:
-    """The folder of each table (by its place in the list): the pair that fits best first, a folder only once."""
+    """The folder of each table, by the table's position: best matches first, each folder used once."""
     pairs = [
         (distance, number, folder)
         for number, table in enumerate(tables)
@@ -160,12 +160,12 @@ def _assign(tables: list[Table], folders: dict[str, list[str]]) -> dict[int, str
 
 
 def _by_table(tables: list[Table], folders: dict[str, list[str]], images: Path, dataset: dict) -> pd.DataFrame:
-    """Images of the folders that belong to the tables, with the classes of the tables."""
+    """Path, label and listed name of every image in the tables' folders."""
     assigned, rows = _assign(tables, folders), []
     for number, table in enumerate(tables):
         if number not in assigned:
             raise UserError(
-                f"No folder below {images} has the {len(table.names)} images that {table.file} names (such as "
+                f"No folder below {images} contains the {len(table.names)} images listed in {table.file} (such as "
                 f"{table.names[0]}): {WHERE_FROM}."
             )
         folder = assigned[number]
@@ -189,7 +189,7 @@ def _paths(files: list[str]) -> dict[str, str]:
     paths: dict[str, str] = {}
     for path in files:
         if _key(path) in paths:
-            raise UserError(f"{path} and {paths[_key(path)]} have the same number: remove the one that is a copy.")
+            raise UserError(f"{path} and {paths[_key(path)]} have the same image number: remove the copy.")
         paths[_key(path)] = path
     return paths
 
@@ -197,32 +197,32 @@ def _paths(files: list[str]) -> dict[str, str]:
 def _by_folder(
     folders: dict[str, list[str]], class_names: list[str], tables: list[Table], images: Path
 ) -> pd.DataFrame:
-    """A mirror with a folder for each class, called by the name of the class."""
+    """Path and label of every image of a mirror with one folder per class, named after the class."""
     if not folders:
-        raise UserError(f"There are no images below {images}: {WHERE_FROM}.")
+        raise UserError(f"{images} contains no images: {WHERE_FROM}.")
     labels = {_letters(name): label for label, name in enumerate(class_names, start=1)}
     strange = [folder for folder in folders if _letters(PurePosixPath(folder).name) not in labels]
     if strange and tables:
         raise UserError(
-            f"The images below {images} (such as {folders[strange[0]][0]}) are not those that {tables[0].file} names "
-            f"(such as {tables[0].names[0]}): images and tables must be of the same form; {WHERE_FROM}."
+            f"The images below {images} (such as {folders[strange[0]][0]}) do not match those listed in "
+            f"{tables[0].file} (such as {tables[0].names[0]}): use images and tables of the same form; {WHERE_FROM}."
         )
     if not class_names:
         raise UserError(
-            f"There is no table of the images below {images}: cars_annos.mat is missing, or, for the other form, "
-            f"cars_train_annos.mat, cars_test_annos_withlabels.mat and cars_meta.mat; {WHERE_FROM}."
+            f"No table lists the images below {images}: add cars_annos.mat (original form), or cars_train_annos.mat, "
+            f"cars_test_annos_withlabels.mat and cars_meta.mat (devkit form); {WHERE_FROM}."
         )
     if strange:
         raise UserError(
-            f"{len(strange)} folders of images below {images} are not called like one of the {len(class_names)} "
-            f"classes: {annotations.some(strange)}; {WHERE_FROM}."
+            f"Image folders below {images} must be named after one of the {len(class_names)} classes, found "
+            f"{annotations.some(strange)}; {WHERE_FROM}."
         )
     rows = [(path, labels[_letters(PurePosixPath(folder).name)]) for folder, files in folders.items() for path in files]
     return pd.DataFrame(rows, columns=["path", "label"])
 
 
 def _letters(name: str) -> str:
-    """A class by its letters and digits alone: a folder can't be called `Ram C/V Cargo Van Minivan 2012`."""
+    """Only the letters and digits of a class name: no folder can be called `Ram C/V Cargo Van Minivan 2012`."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -231,20 +231,26 @@ def _named(labels: pd.Series, class_names: list[str]) -> pd.Series:
         return labels.map("class {}".format)
     outside = labels[~labels.between(1, len(class_names))]
     if len(outside):
-        raise UserError(f"A table of Cars196 has the class {outside.iloc[0]}, but there are {len(class_names)} names.")
+        raise UserError(
+            f"A table of Cars196 has class {outside.iloc[0]}, but only {len(class_names)} classes have a name: "
+            "replace the tables with the published files and run again."
+        )
     return labels.map(dict(enumerate(class_names, start=1)))
 
 
 def _check_known(rows: pd.DataFrame, table: Table, images: Path, dataset: dict) -> None:
-    """Images whose content is known must be what the table calls them: a mirror may have numbered anew."""
+    """Refuse a copy whose known images have other names than in the table: the mirror has renumbered its images."""
     paths = dict(zip(rows["name"], rows["path"], strict=True))
     for name, known in ((dataset.get("options") or {}).get("known_images") or {}).items():
         if name not in paths:
-            raise UserError(f"{table.file} has no {name}, which `options.known_images` of the dataset names.")
-        found = hashlib.md5((images / paths[name]).read_bytes(), usedforsecurity=False).hexdigest()
-        if found != known:
             raise UserError(
-                f"{images / paths[name]} is not the image that {table.file} calls {name} (md5 {found}, known is "
-                f"{known}): this copy's images were numbered anew, so their labels would be wrong; take another, "
+                f"{table.file} does not list {name}, which 'options.known_images' of the dataset names: "
+                "replace the table with the published file and run again."
+            )
+        md5 = hashlib.md5((images / paths[name]).read_bytes(), usedforsecurity=False).hexdigest()
+        if md5 != known:
+            raise UserError(
+                f"{images / paths[name]} is not the image that {table.file} calls {name} (expected md5 {known}, found "
+                f"{md5}): the images of this copy were renumbered, so their labels would be wrong. Use another copy; "
                 f"{WHERE_FROM}."
             )

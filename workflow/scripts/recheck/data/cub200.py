@@ -1,7 +1,7 @@
-"""CUB-200-2011: 11,788 photos of 200 species of birds.
+"""CUB-200-2011: 11,788 photos of 200 bird species.
 
-Labels are 0–199 in the order of classes.txt, which is the order of the class folders' names; images are in the order of
-images.txt. The dataset's own train_test_split.txt is for classification (its classes are in both parts), and is not
+Labels are 0–199 in the order of classes.txt, which sorts the class folders by name; images are in the order of
+images.txt. The dataset's own train_test_split.txt is meant for classification (both sides have all classes) and is not
 used.
 """
 
@@ -41,14 +41,14 @@ def _table(dataset: dict, home: Path, name: str, columns: list[str]) -> tuple[Pa
     return path, table.set_index(columns[0])
 
 
-def _same(one, other, first: Path, second: Path, what: str) -> None:
-    """Two tables that must speak of the same things."""
-    for left, right, here, there in ((one, other, first, second), (other, one, second, first)):
-        lacking = sorted(set(left) - set(right), key=lambda value: (len(value), value))
-        if lacking:
+def _same(one, other, first: Path, second: Path, noun: str) -> None:
+    """Refuse two tables that do not list the same ids."""
+    for left, right, listing, lacking in ((one, other, first, second), (other, one, second, first)):
+        missing = sorted(set(left) - set(right), key=lambda value: (len(value), value))
+        if missing:
             raise UserError(
-                f"{here} has {what} {annotations.some(lacking)}, which {there} does not have: one of the two is "
-                "damaged, restore them and run again."
+                f"{lacking} lacks {noun} {annotations.some(missing)} of {listing}: one of the two files is damaged; "
+                "restore both and run again."
             )
 
 
@@ -56,9 +56,15 @@ def _check_classes(classes: pd.DataFrame, rows: pd.DataFrame, named: Path, liste
     numbers = annotations.whole_numbers(classes.reset_index(), "class_id", named)
     in_order = classes["class_name"].to_numpy()[numbers.argsort()]
     if sorted(numbers) != list(range(1, len(numbers) + 1)) or sorted(in_order) != list(in_order):
-        raise UserError(f"{named} does not number the classes 1, 2, … in the order of their names: it is damaged.")
+        raise UserError(
+            f"{named} is damaged (the classes are not numbered 1, 2, … in the order of their names): "
+            "restore it and run again."
+        )
     folders = rows["path"].map(lambda path: str(PurePosixPath(path).parent))
     wrong = rows[folders != rows["class_name"]]
     if len(wrong):
         row = wrong.iloc[0]
-        raise UserError(f"{listed} has {row['path']}, whose class is {row['class_name']}: labels and paths do not fit.")
+        raise UserError(
+            f"{listed} lists {row['path']}, but its class is {row['class_name']}: the annotation files do not match; "
+            "restore them and run again."
+        )

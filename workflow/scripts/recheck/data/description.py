@@ -1,6 +1,6 @@
-"""Datasets and weights as their YAML files describe them: files, where they come from, how they are read.
+"""Datasets and weights as described by their YAML files: which files, from which sources, read in which way.
 
-Imported while Snakemake parses the workflow, so nothing heavy is imported here.
+Snakemake imports this module while it parses the workflow, so it must not import anything slow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ from recheck.study.yaml import read_yaml
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset with the files of one of its distributions. What leaves it for ``params`` is plain and sorted."""
+    """A dataset with the files of one distribution. Values for Snakemake's ``params`` are plain and sorted."""
 
     name: str
     path: Path
     description: Mapping[str, Any]
-    folder: str  # of all that is downloaded and made of it
+    folder: str  # downloads, images, index and packs
 
     @property
     def files(self) -> list[dict[str, Any]]:
@@ -32,47 +32,47 @@ class Dataset:
 
     @property
     def archives(self) -> list[dict[str, Any]]:
-        """The files that are unpacked."""
+        """The files to unpack."""
         return _only(("path", "extract", "unpacked_size"), [entry for entry in self.files if "extract" in entry])
 
     @property
     def checksums(self) -> list[dict[str, Any]]:
-        """What each file is verified against."""
+        """The known size and checksums of each file."""
         return _only(("path", "sha256", "md5", "size"), self.files)
 
     @property
     def parser(self) -> dict[str, Any]:
-        """What the index depends on."""
+        """The keys on which the index depends."""
         keys = ("name", "parser", "distribution", "root", "csv", "expected", "options")
         return _only(keys, [{"name": self.name, **self.description}])[0]
 
     @property
     def parser_files(self) -> list[str]:
-        """The user's own files that the index is made from, besides the images."""
+        """The user's files on which the index depends, besides the images: a parser's module, a table."""
         csv = self.description.get("csv")
         return [*own_files(self.description["parser"]), *([csv] if csv else [])]
 
     @property
     def image_reading(self) -> dict[str, Any]:
-        """How turned and transparent images are read: another choice packs again."""
+        """How rotated and transparent images are read; a change makes Snakemake pack the images again."""
         return _only(("exif", "alpha"), [self.description["options"]])[0]
 
     @property
     def root(self) -> str:
-        """The folder of the images: the user's own, or where archives are unpacked."""
+        """The image folder: the user's, or the one into which the archives are unpacked."""
         return self.description.get("root", f"{self.folder}/images")
 
     @cached_property
     def listing(self) -> str | None:
-        """A hash of the user's own images, so that added, removed or edited ones are noticed; None if fetched."""
+        """A hash of the user's images, to notice added, removed or edited ones; None for a downloaded dataset."""
         return None if self.files else listing(self.root)
 
     def downloads(self, entries: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Where these of its files are downloaded to."""
+        """The download paths of these entries of ``files``."""
         return [f"<resources>/datasets/{self.name}/downloads/{entry['path']}" for entry in entries]
 
     def checksum(self, file: str) -> str | None:
-        """One checksum alone: a new mirror, another word or one more checksum in the YAML does not fetch again."""
+        """One checksum of a file. Other edits of the YAML, such as a new mirror, do not fetch the file again."""
         entry = file_entry(self.description, file)
         return entry.get("md5") or entry.get("sha256")
 
@@ -82,9 +82,9 @@ def _only(keys: Iterable[str], entries: Iterable[Mapping[str, Any]]) -> list[dic
 
 
 def load_dataset(name: str, paths: Mapping[str, Path], source: str | Path, resources: str = "resources") -> Dataset:
-    """A dataset by name. Files of it that the user dropped or downloaded decide between its distributions."""
+    """A dataset by name. Files that the user has dropped or downloaded decide between its distributions."""
     if name not in paths:
-        raise UserError(f"{source}: there is no dataset '{name}'; {nearest(name, paths)} (config/datasets/*.yaml).")
+        raise UserError(f"{source}: unknown dataset '{name}'; {nearest(name, paths)} (config/datasets/*.yaml).")
     description, folder = read_yaml(paths[name]), f"{resources}/datasets/{name}"
     validate(description, "dataset", paths[name])
     _check_files(description, paths[name])
@@ -94,16 +94,16 @@ def load_dataset(name: str, paths: Mapping[str, Path], source: str | Path, resou
 
 
 def drop_folder(resources: str, name: str) -> str:
-    """Where users put files that they have themselves: of a dataset, of `weights`, of `released` checkpoints."""
+    """The folder for files that users already have: of a dataset, of `weights` or of `released` checkpoints."""
     return f"{resources}/drop/{name}"
 
 
 def _check_files(description: dict[str, Any], source: str | Path) -> None:
-    """What the schema can't say of files in a sentence."""
+    """Check what the schema can't check, or not with a clear message."""
     forms = description.get("distributions", {})
     chosen = description.get("distribution")
     if chosen is not None and chosen not in forms:
-        raise UserError(f"{source}: there is no distribution '{chosen}'; {nearest(chosen, forms)}.")
+        raise UserError(f"{source}: unknown distribution '{chosen}'; {nearest(chosen, forms)}.")
     common = description.get("files", [])
     for files in [common, *(common + form["files"] for form in forms.values())]:
         paths = [entry["path"] for entry in files]
@@ -113,17 +113,17 @@ def _check_files(description: dict[str, Any], source: str | Path) -> None:
     for entry in entries:
         if not any(entry.get(key) for key in ("size", "sha256", "md5", "unverified")):
             raise UserError(
-                f"{source}: '{entry['path']}' has no 'sha256', 'md5' or 'size' to be checked by; "
-                "give one, or 'unverified: true' if none is known."
+                f"{source}: file '{entry['path']}' has no 'sha256', 'md5' or 'size' to verify it; "
+                "add one, or 'unverified: true' if none is known."
             )
         if entry != next(other for other in entries if other["path"] == entry["path"]):
-            raise UserError(f"{source}: '{entry['path']}' is not the same in all distributions.")
+            raise UserError(f"{source}: file '{entry['path']}' must be described identically in all distributions.")
 
 
 def _with_distribution(description: dict[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
-    """The files of one distribution: the one that the YAML names, else the one of which most is in the folders.
+    """The description with the files of one distribution: the one named in the YAML, else the most complete one.
 
-    A file counts by its name, or by its size where that is known: a user's copy may have another name.
+    A file counts as present by its name or its known size, because a user's copy may have another name.
     """
     forms = description.get("distributions")
     if not forms:
@@ -133,7 +133,7 @@ def _with_distribution(description: dict[str, Any], folders: Iterable[str | Path
 
 
 def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
-    """The share of the files that are in the folders."""
+    """The fraction of the files that are in the folders."""
     present = [path for folder in folders for path in Path(folder).rglob("[!.]*") if path.is_file()]
     names, sizes = {path.name for path in present}, {path.stat().st_size for path in present}
     matches = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
@@ -141,36 +141,36 @@ def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
 
 
 def listing(root: str | Path) -> str:
-    """A hash of the files below a folder by name, size and time; hidden ones (.DS_Store) do not count."""
+    """A hash of the names, sizes and times of all files below a folder, except hidden ones such as .DS_Store."""
     files = sorted(path for path in Path(root).rglob("[!.]*") if path.is_file())
     stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]
     return fingerprint([[name, about.st_size, about.st_mtime_ns] for name, about in stats])
 
 
 def file_entry(description: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The entry with that path, among the ``files`` of a YAML or those of any of its distributions."""
+    """The entry with that path, in the ``files`` of a YAML or of any of its distributions."""
     forms = description.get("distributions", {}).values()
-    files = {entry["path"]: entry for part in (description, *forms) for entry in part.get("files", [])}
+    files = {entry["path"]: entry for form in (description, *forms) for entry in form.get("files", [])}
     if path not in files:
-        raise UserError(f"There is no file '{path}'; {nearest(path, files)}.")
+        raise UserError(f"Unknown file '{path}'; {nearest(path, files)}.")
     return files[path]
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A file of weights, and the YAML that describes it."""
+    """A weights file and the YAML that describes it."""
 
     entry: Mapping[str, Any]
     path: Path
 
 
 Weights = dict[tuple[str, str], WeightsFile]
-"""By backbone and the word that a study names the weights by."""
+"""(backbone, name of the weights in a study) → weights file."""
 
 
 def load_weights(paths: Mapping[str, Path]) -> Weights:
-    """All files of config/weights."""
-    found: Weights = {}
+    """All weights described in config/weights."""
+    loaded: Weights = {}
     for path in paths.values():
         description = read_yaml(path)
         validate(description, "weights", path)
@@ -178,26 +178,29 @@ def load_weights(paths: Mapping[str, Path]) -> Weights:
         key, entry = (description["backbone"], description["weights"]), description["files"][0]
         if not entry.get("sha256") or "extract" in entry:
             raise UserError(
-                f"{path}: '{entry['path']}' needs a 'sha256' and no 'extract': runs are tied to its content."
+                f"{path}: file '{entry['path']}' must have 'sha256' and must not have 'extract', because runs depend "
+                "on its content."
             )
         if Path(entry["path"]).suffix not in WEIGHTS_SUFFIXES:
-            raise UserError(f"{path}: '{entry['path']}' is none of {', '.join(WEIGHTS_SUFFIXES)}.")
-        for other, known in found.items():
+            raise UserError(f"{path}: the suffix of '{entry['path']}' must be one of {', '.join(WEIGHTS_SUFFIXES)}.")
+        for other, known in loaded.items():
             if other == key or known.entry["path"] == entry["path"]:
-                raise UserError(f"{path}: {known.path} has the same backbone and weights, or the same file.")
-        found[key] = WeightsFile(entry, path)
-    return found
+                raise UserError(
+                    f"{path}: {known.path} already has this combination of backbone and weights, or this file."
+                )
+        loaded[key] = WeightsFile(entry, path)
+    return loaded
 
 
 def with_weights(settings: dict[str, Any], weights: Weights, folder: str, source: str) -> dict[str, Any]:
-    """The settings of a run with the file that its backbone's weights are in, and the file's hash.
+    """Run settings in which the backbone's named weights are replaced by the path and hash of their file.
 
-    ``{name: bn_inception, weights: imagenet}`` becomes a path and a ``sha256``: another content is another run, another
-    mirror is not. Weights without an entry (a user's file, a package's, timm's, none) stay as they are.
+    ``{name: bn_inception, weights: imagenet}`` becomes a path and a ``sha256``: a file with different content makes a
+    different run, a new mirror does not. Weights without an entry (a user's file, a package's, timm's, none) are kept.
     """
     backbone = settings["model"]["backbone"]
     name, word = backbone["name"], backbone["weights"]
-    known = [other for own, other in weights if own == name]
+    known = [weights_name for backbone_name, weights_name in weights if backbone_name == name]
     if (name, word) in weights:
         entry = weights[name, word].entry
         backbone = {**backbone, "weights": f"{folder}/{entry['path']}", "sha256": entry["sha256"]}

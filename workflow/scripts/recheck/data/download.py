@@ -1,8 +1,8 @@
-"""One file over HTTP, however often the connection breaks.
+"""Download one file over HTTP and resume whenever the connection breaks.
 
-What has arrived lies in ``<name>.part``, and ``<name>.part.json`` says from where, so that the next attempt – of
-this process or of another one, days later – asks only for the rest. Bytes are appended only where that is safe:
-the server confirms that its file is still the same (``If-Range``), or the caller will compare a checksum.
+Received bytes are kept in ``<name>.part``, and ``<name>.part.json`` records their source. The next attempt, by this
+process or by another one days later, requests only the rest. Bytes are appended only when that is safe: the server
+confirms that its file is unchanged (``If-Range``), or the caller will compare a checksum.
 """
 
 import contextlib
@@ -32,18 +32,18 @@ from recheck.progress import Progress
 log = logging.getLogger("recheck")
 CHUNK = 1 << 20
 LOOK, PAGE = 1 << 9, 1 << 16
-"""How much is read to see that something is a web page, and to find out what it says."""
+"""Bytes to read to recognise a web page, and to find its message."""
 BUSY = {408, 425, 429, 500, 502, 503, 504}
-"""Answers that may be another one in a minute."""
+"""HTTP statuses worth a retry."""
 QUOTA = (
-    "Google Drive says that the file's download quota is exceeded: wait a day, "
-    "or copy the file to your own Drive and name that copy in the YAML"
+    "the file's download quota on Google Drive is exceeded: wait a day, "
+    "or copy the file to your own Drive and use that copy in the YAML"
 )
-VIRUS_SCAN = "Google Drive shows its virus-scan notice instead of the file: name it by `gdrive: <id>` in the YAML"
+VIRUS_SCAN = "Google Drive sent its virus-scan notice instead of the file: use `gdrive: <id>` in the YAML"
 
 
 class SourceFailed(Exception):
-    """One source did not give the file; the next one may."""
+    """One source could not deliver the file; another one might."""
 
     def __init__(self, reason: str, status: int | None = None):
         super().__init__(reason)
@@ -51,9 +51,9 @@ class SourceFailed(Exception):
 
 
 class TryAgain(Exception):
-    """A failure that may pass: a busy server (``after``: its own wish in seconds), a connection that was cut.
+    """A failure worth a retry: a busy server (``after``: the delay it asks for, in seconds) or a lost connection.
 
-    ``dead``: nothing answered at all, which passes only if something did before.
+    ``dead``: nothing answered at all; worth a retry only if some bytes have arrived before.
     """
 
     def __init__(self, reason: str, after: float = 0, dead: bool = False):
@@ -64,7 +64,7 @@ class TryAgain(Exception):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait, in seconds: between attempts, for a server's next byte, and at most at its own wish."""
+    """Waiting times in seconds: between attempts, for a server's next byte, and the longest Retry-After to obey."""
 
     waits: tuple[float, ...] = (2, 5, 15, 30, 60, 120)
     timeout: float = 60
@@ -72,19 +72,19 @@ class Patience:
 
 
 def part_of(destination: str | Path) -> Path:
-    """Where a file lies until it is whole and right."""
+    """The path of an unfinished download."""
     destination = Path(destination)
     return destination.with_name(f"{destination.name}.part")
 
 
 def discard(part: Path) -> None:
-    """Forget what has arrived."""
+    """Delete an unfinished download."""
     part.unlink(missing_ok=True)
     _note_of(part).unlink(missing_ok=True)
 
 
 def persist(attempt: Callable[[], None], arrived: Callable[[], int], name: str, patience: Patience) -> None:
-    """Attempt until it works, with growing waits; they start anew when an attempt brought a good piece of the file."""
+    """Retry until the attempt succeeds, with growing waits that restart whenever at least one chunk has arrived."""
     tries, start = 0, arrived()
     while True:
         before = arrived()
@@ -96,7 +96,7 @@ def persist(attempt: Callable[[], None], arrived: Callable[[], int], name: str, 
             if tries == len(patience.waits) or (error.dead and arrived() <= start):
                 raise SourceFailed(str(error)) from None
             wait = max(patience.waits[tries], min(error.after, patience.longest))
-            log.warning("%s: %s; trying again in %.0f s.", name, error, wait)
+            log.warning("%s: %s; retrying in %.0f s.", name, error, wait)
         time.sleep(wait)
         tries += 1
 
@@ -110,21 +110,21 @@ def download(
     headers: dict[str, str] | None = None,
     patience: Patience | None = None,
 ) -> bool:
-    """Get an address into ``part``, continuing what lies there; return whether anything was continued.
+    """Download a URL to ``part``, resuming an earlier attempt; return whether anything was resumed.
 
-    ``size`` is the file's size if it is known. ``checked``: a checksum will be compared, so the bytes of another
-    mirror may be continued too.
+    ``size`` is the file's size, if known. ``checked`` says that the caller will compare a checksum, so that bytes from
+    another mirror may be resumed too.
     """
     if urlsplit(url).scheme not in ("http", "https"):
-        raise SourceFailed("only http and https addresses can be fetched")
+        raise SourceFailed("only http and https URLs are supported")
     patience = patience or Patience()
     job = _Download(url, part, size, checked, headers or {}, patience.timeout)
     persist(job.attempt, lambda: _length(part), job.name, patience)
-    return job.continued
+    return job.resumed
 
 
 def is_page(start: bytes, content_type: str, name: str) -> bool:
-    """Is this a web page, where the file ``name`` was asked for? Binary data with a wrong type is not."""
+    """Whether the server sent a web page instead of the file ``name``; binary data of type HTML is not a page."""
     if name.lower().endswith((".html", ".htm")):
         return False
     if re.match(rb"\s*(<!--.*?-->\s*)*(<!doctype html|<html)", start.removeprefix(b"\xef\xbb\xbf"), re.I | re.S):
@@ -133,7 +133,7 @@ def is_page(start: bytes, content_type: str, name: str) -> bool:
 
 
 def explain_page(page: bytes) -> str:
-    """What a web page that came instead of a file wants to say."""
+    """The message of a web page that was sent instead of a file."""
     text = page.decode("utf-8", "replace")
     if re.search(r"quota exceeded|too many users have viewed or downloaded", text, re.I):
         return QUOTA
@@ -141,7 +141,7 @@ def explain_page(page: bytes) -> str:
         return VIRUS_SCAN
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
     shown = " ".join(html.unescape(title[1]).split())[:80] if title else ""
-    return "it sends a web page instead of the file" + (f" (“{shown}”)" if shown else "")
+    return "the server sent a web page instead of the file" + (f" (“{shown}”)" if shown else "")
 
 
 @dataclass
@@ -152,7 +152,7 @@ class _Download:
     checked: bool
     headers: dict[str, str]
     timeout: float
-    continued: bool = False
+    resumed: bool = False
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ class _Download:
 
     def attempt(self) -> None:
         offset, validator = self._standing()
-        self.continued |= offset > 0
+        self.resumed |= offset > 0
         if offset and offset == self.size:
             return
         request = urllib.request.Request(
@@ -179,14 +179,14 @@ class _Download:
                     raise _refusal(error) from None
                 whole = _numbers(r"bytes \*/(\d+)", error.headers.get("Content-Range"))
             if whole != [offset] or (self.size is not None and offset != self.size):
-                discard(self.part)  # it is longer than the file: that can only be another one's beginning
+                discard(self.part)  # longer than the server's file, so it must be from another file
                 self.attempt()
             return
         with response:
             self._receive(response, offset)
 
     def _standing(self) -> tuple[int, str | None]:
-        """How many bytes can be continued, and what the server said of the file they are from."""
+        """The number of bytes to resume from, and the server's validator of the file that they belong to."""
         offset, note = _length(self.part), _read_note(self.part)
         validator = note.get("validator") if note.get("url") == self.url else None
         if offset and ((self.size is not None and offset > self.size) or not (validator or self.checked)):
@@ -198,9 +198,9 @@ class _Download:
         if response.status == HTTPStatus.PARTIAL_CONTENT:
             if _numbers(r"bytes (\d+)-", response.headers.get("Content-Range")) != [offset]:
                 discard(self.part)
-                raise TryAgain("the server sends another part of the file than it was asked for")
+                raise TryAgain("the server sent a different part of the file than requested")
         else:
-            offset = 0  # it can't continue, or its file is another one by now
+            offset = 0  # the server can't resume, or its file has changed
         announced = _numbers(r"(\d+)$", response.headers.get("Content-Length"))
         total = offset + announced[0] if announced else None
         chunks = _chunks(response)
@@ -208,7 +208,7 @@ class _Download:
         if is_page(start, response.headers.get("Content-Type", ""), self.name):
             raise SourceFailed(explain_page(start + _beginning(chunks, PAGE)))
         if self.size is not None and total is not None and total != self.size:
-            raise SourceFailed(f"expected {self.size} bytes, the server's file has {total}")
+            raise SourceFailed(f"expected {self.size} bytes, but the server's file has {total}")
         self._write(itertools.chain([start], chunks), offset, total if total is not None else self.size, response)
 
     def _write(
@@ -225,24 +225,24 @@ class _Download:
                     write_json(_note_of(self.part), {"url": self.url, "validator": _validator(response.headers)})
                 for chunk in chunks:
                     out.write(chunk)
-                    out.flush()  # a process that is killed has lost nothing
+                    out.flush()  # so that a killed process loses nothing
                     received += len(chunk)
                     bar.update(len(chunk))
                     if self.size is not None and received > self.size:
                         break
         if self.size is not None and received > self.size:
             discard(self.part)
-            raise SourceFailed(f"it sends more than the expected {self.size} bytes")
+            raise SourceFailed(f"expected {self.size} bytes, but the server sent more")
         if total is not None and received < total:
             raise TryAgain(f"the connection ended after {received} of {total} bytes")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """To http and https only, and a secret for one host is never shown to another."""
+    """Follow redirects to http and https only, and never send one host's credentials to another."""
 
     def redirect_request(self, request, response, code, message, headers, address):
         if urlsplit(address).scheme not in ("http", "https"):
-            raise SourceFailed(f"it redirects to {address}, which is neither http nor https")
+            raise SourceFailed(f"the server redirects to {address}, which is neither http nor https")
         following = super().redirect_request(request, response, code, message, headers, address)
         if following is not None and following.host != request.host:
             following.remove_header("Authorization")
@@ -253,9 +253,9 @@ _OPENER = urllib.request.build_opener(_Redirects)
 
 
 def _refusal(error: urllib.error.HTTPError) -> Exception:
-    """What an error status means for the file: another attempt, or another source."""
-    said = error.headers.get("X-Error-Message")  # Hugging Face
-    reason = f"the server answered {error.code} {error.reason}" + (f" ({said})" if said else "")
+    """The exception for an HTTP error status: retry this source, or try the next."""
+    message = error.headers.get("X-Error-Message")  # Hugging Face
+    reason = f"the server answered {error.code} {error.reason}" + (f" ({message})" if message else "")
     try:
         page = error.read(PAGE)
     except (OSError, http.client.HTTPException):
@@ -269,7 +269,7 @@ def _refusal(error: urllib.error.HTTPError) -> Exception:
 
 @contextlib.contextmanager
 def _network_errors() -> Iterator[None]:
-    """Turn what a connection can do into ``TryAgain`` or ``SourceFailed``; answers of a server pass through."""
+    """Turn connection errors into ``TryAgain`` or ``SourceFailed``; HTTP errors pass through."""
     try:
         yield
     except urllib.error.HTTPError:
@@ -294,7 +294,7 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _beginning(chunks: Iterator[bytes], length: int) -> bytes:
-    """At least so many bytes, unless there are fewer."""
+    """At least ``length`` bytes from the chunks, or all if there are fewer."""
     start = b""
     while len(start) < length and (chunk := next(chunks, b"")):
         start += chunk
@@ -302,13 +302,13 @@ def _beginning(chunks: Iterator[bytes], length: int) -> bytes:
 
 
 def _validator(headers: Message) -> str | None:
-    """What identifies the server's file: a strong ETag, or its date."""
+    """The header that identifies the server's file: a strong ETag, or its modification date."""
     etag = headers.get("ETag")
     return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
 
 
 def _seconds(retry_after: str | None) -> float:
-    """The header Retry-After, which is a number of seconds or a date."""
+    """The seconds of a Retry-After header, which is a number or a date."""
     if not retry_after:
         return 0
     if retry_after.strip().isdecimal():
@@ -320,8 +320,8 @@ def _seconds(retry_after: str | None) -> float:
 
 
 def _numbers(pattern: str, header: str | None) -> list[int]:
-    found = re.match(pattern, (header or "").strip())
-    return [int(number) for number in found.groups()] if found else []
+    match = re.match(pattern, (header or "").strip())
+    return [int(number) for number in match.groups()] if match else []
 
 
 def _length(part: Path) -> int:

@@ -1,15 +1,15 @@
-"""The emoji dataset: one class an emoji, one image a designer's drawing of it.
+"""The emoji dataset: one class per emoji, one image per designer's drawing of it.
 
-Twelve icon sets draw the same emoji independently, under the same names. A class is a name of the set
-``noto`` (the most complete one, with categories), an image is one set's drawing of it, so a class has at
-most as many images as there are sets. What would make the task ambiguous is left out:
+Twelve icon sets draw the same emoji independently, under the same names. The classes are the names in the set ``noto``
+(the most complete set, with categories), and an image is one set's drawing of a class, so a class has at most one image
+per set. Whatever would make the task ambiguous is removed, in this order:
 
-1. hidden icons, and names that end like a skin-tone variant (``SKIN_TONE``). The ending is judged by
-   name alone, so ``police-car-light`` and the two ``…-traffic-light`` are left out too;
-2. a drawing that a set uses for two classes by an alias;
+1. hidden icons, and icons whose name ends like a skin-tone variant (``SKIN_TONE``). Only the name is checked, so
+   ``police-car-light`` and the two ``…-traffic-light`` icons are removed too;
+2. drawings that a set uses for two classes through an alias;
 3. classes with fewer than ``min_images`` drawings;
-4. drawings with the same pixels in two of the remaining classes, first inside a set, then between sets;
-5. once more, classes that now have fewer than ``min_images``.
+4. drawings with the same pixels in two of the remaining classes, first within a set, then across sets;
+5. classes that now have fewer than ``min_images`` drawings.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ UNHYPHENATED = {"fxemoji"}
 NAMING_SET = "noto"
 
 Drawings = dict[str, dict[str, str]]
-"""class name → set → name of the icon in that set"""
+"""Class name → set → name of the icon in that set."""
 
 
 def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
@@ -55,7 +55,7 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
 
 
 def candidates(sets: dict[str, dict]) -> Drawings:
-    """All drawings of all classes, by name alone."""
+    """All drawings of all classes, matched by name."""
     icons = sets[NAMING_SET]["icons"]
     names = sorted(name for name, icon in icons.items() if not icon.get("hidden") and not SKIN_TONE.search(name))
     return {
@@ -65,7 +65,7 @@ def candidates(sets: dict[str, dict]) -> Drawings:
 
 
 def find(icon_set: dict, in_set: str, name: str) -> str | None:
-    """The icon that a set draws under a name, following aliases that do not turn or mirror the drawing."""
+    """The name of a set's icon for a class, following aliases that do not rotate or mirror the drawing."""
     icon = name.replace("-", "") if in_set in UNHYPHENATED else name
     aliases = icon_set.get("aliases", {})
     visited = set()
@@ -78,7 +78,7 @@ def find(icon_set: dict, in_set: str, name: str) -> str | None:
 
 
 def one_class_each(drawings: Drawings, identity: Callable[[str, str], Hashable]) -> Drawings:
-    """Drop every drawing whose identity occurs in more than one class, from all of them."""
+    """The drawings whose identity occurs in only one class."""
     classes = defaultdict(set)
     for name, icons in drawings.items():
         for in_set, icon in icons.items():
@@ -95,7 +95,10 @@ def enough(drawings: Drawings, least: int) -> Drawings:
 
 def _read_sets(names: list[str], downloads: Path) -> dict[str, dict]:
     if NAMING_SET not in names:
-        raise UserError(f"The option `sets` of the emoji parser must have '{NAMING_SET}', which names the classes.")
+        raise UserError(
+            f"'options.sets' of the emoji dataset must include '{NAMING_SET}', which names the classes, found "
+            f"{', '.join(names) or 'none'}."
+        )
     return {name: read_json(downloads / name / "icons.json") for name in sorted(names)}
 
 
@@ -108,7 +111,7 @@ def _used(drawings: Drawings) -> list[tuple[str, str]]:
 
 
 def _svg(icon_set: dict, icon: str, size: int) -> str:
-    """A stand-alone SVG; a drawing that is not square is centred, never stretched."""
+    """An icon as a stand-alone SVG; a drawing that is not square is centred, never stretched."""
     drawing = {"left": 0, "top": 0, "width": 16, "height": 16, **icon_set, **icon_set["icons"][icon]}
     box = " ".join(str(drawing[side]) for side in ("left", "top", "width", "height"))
     return (
@@ -122,7 +125,9 @@ def _render(job: tuple[str, str, str]) -> bytes:
     try:
         data = resvg_py.svg_to_bytes(svg_string=svg, background="white", skip_system_fonts=True)
     except ValueError as error:
-        raise UserError(f"The icon '{icon}' of the set '{in_set}' cannot be drawn ({error}).") from None
+        raise UserError(
+            f"Icon '{icon}' of set '{in_set}' cannot be drawn ({error}): delete the set's icons.json and run again."
+        ) from None
     buffer = io.BytesIO()
     Image.open(io.BytesIO(data)).convert("RGB").save(buffer, "PNG", optimize=False, compress_level=6)
     return buffer.getvalue()
@@ -135,7 +140,7 @@ def _pixels(png: bytes) -> str:
 def _write(
     drawings: Drawings, png: dict[tuple[str, str], bytes], categories: dict[str, str], images: Path
 ) -> pd.DataFrame:
-    """Write the images into a new folder that gets its name when it is complete."""
+    """Write the images into a temporary folder, rename it when complete, and return the index."""
     rows = []
     with disk_errors(images):
         images.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Images that are already on the disk: a folder of class folders, or a table of paths and labels."""
+"""Parsers for the user's images: a folder of class folders, or a table of paths and labels."""
 
 import os
 from pathlib import Path, PurePosixPath
@@ -11,12 +11,15 @@ SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
 def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
-    """One class a folder, in the order of their names. Hidden entries, other files and deeper folders are ignored."""
+    """The index of a folder with one subfolder per class, in alphabetical order.
+
+    Hidden entries, files that are not images and deeper folders are ignored.
+    """
     images = Path(images)
     if not images.is_dir():
         raise UserError(
-            f"The image folder {images} of '{dataset['name']}' does not exist: put one folder a class there, "
-            "or set `root`."
+            f"The image folder {images} of dataset '{dataset['name']}' does not exist: create it with one subfolder "
+            "per class, or correct the key 'root'."
         )
     rows = []
     for folder in sorted(entry for entry in images.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
@@ -24,7 +27,7 @@ def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1)
         rows += [(f"{folder.name}/{name}", folder.name) for name in files]
     if not rows:
         raise UserError(
-            f"No images in the class folders of {images}: it needs <class>/<image> with one of the suffixes "
+            f"{images} has no images in class folders: add files <class>/<image> with one of the suffixes "
             f"{', '.join(sorted(SUFFIXES))}."
         )
     index = pd.DataFrame(rows, columns=["path", "class_name"])
@@ -33,33 +36,33 @@ def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1)
 
 
 def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
-    """A table with ``path`` (below the image root), ``label`` and, if known, ``class_name``, ``super_label``, ``role``.
+    """The index from a table with ``path`` (below the image root), ``label`` and optional other index columns.
 
-    Labels that are whole numbers keep their values; anything else is a class name, numbered in sorted order.
+    Labels that are all whole numbers keep their values; otherwise labels are class names, numbered in sorted order.
     """
     if not dataset.get("csv"):
         raise UserError(
-            f"The dataset '{dataset['name']}' has the parser csv, so it needs the key `csv`: the path of its table."
+            f"Dataset '{dataset['name']}' uses the parser csv but has no key 'csv': set it to the path of the table."
         )
     table = Path(dataset["csv"])
     if not table.is_file():
-        raise UserError(f"The table {table} of '{dataset['name']}' does not exist: correct the key `csv`.")
+        raise UserError(f"The table {table} of dataset '{dataset['name']}' does not exist: correct the key 'csv'.")
     try:
         index = pd.read_csv(table, dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError) as error:
-        raise UserError(f"{table} is not a table of comma-separated values ({error}).") from None
+        raise UserError(f"{table} is not a valid CSV file ({error}): correct it and run again.") from None
     if not isinstance(index.index, pd.RangeIndex):
-        raise UserError(f"{table} has rows with more values than there are columns.")
+        raise UserError(f"{table} has rows with more values than columns: correct it and run again.")
     for column in ("path", "label"):
         if column not in index.columns:
-            raise UserError(f"{table} has no column '{column}'; it has: {', '.join(index.columns)}.")
+            raise UserError(f"{table} has no column '{column}', only {', '.join(index.columns)}: add it and run again.")
     empty = index.index[index["label"].str.strip() == ""]
     if len(empty):
-        raise UserError(f"{table} has no label in line {empty[0] + 2}.")
+        raise UserError(f"{table}, line {empty[0] + 2}: the label is empty; add it and run again.")
     outside = [path for path in index["path"] if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts]
     if outside:
         raise UserError(
-            f"{table} has a path that leaves the image folder: '{outside[0]}'. Paths are relative to `root`."
+            f"{table} has the path '{outside[0]}', which leaves the image folder: paths must be relative to 'root'."
         )
     if "class_name" not in index.columns:
         index["class_name"] = index["label"]
@@ -71,7 +74,7 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
 
 
 def images_below(folder: str | Path) -> tuple[list[Path], int]:
-    """All image files of a folder and its subfolders, by path, and how many other files there are.
+    """The sorted paths of all images in a folder and its subfolders, and the number of other files.
 
     Hidden entries are ignored, and links to folders are not followed.
     """
@@ -79,17 +82,17 @@ def images_below(folder: str | Path) -> tuple[list[Path], int]:
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.")
     images, others = [], 0
-    for place, folders, files in os.walk(folder, onerror=_refuse_folder):
+    for parent, folders, files in os.walk(folder, onerror=_refuse_folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        entries = [Path(place, name) for name in files if not name.startswith(".")]
-        found = [entry for entry in entries if _is_image(entry)]
-        images += found
-        others += len(entries) - len(found)
+        entries = [Path(parent, name) for name in files if not name.startswith(".")]
+        readable = [entry for entry in entries if _is_image(entry)]
+        images += readable
+        others += len(entries) - len(readable)
     return sorted(images), others
 
 
 def _refuse_folder(error: OSError) -> None:
-    raise UserError(f"The folder {error.filename} cannot be read ({error.strerror}).") from error
+    raise UserError(f"Folder {error.filename} cannot be read ({error.strerror}): make it readable.") from error
 
 
 def _is_image(entry: Path) -> bool:

@@ -1,7 +1,7 @@
-"""Google Drive and Hugging Face: hosts whose files need more than an address.
+"""Downloads from Google Drive and Hugging Face, whose files need more than a URL.
 
-Their packages know the addresses, the confirmations and the log-ins; what they raise becomes ``SourceFailed`` (the
-next source is tried) or ``TryAgain`` (this one is).
+gdown and huggingface_hub handle URLs, confirmation pages and logins. Their exceptions become ``SourceFailed`` (try the
+next source) or ``TryAgain`` (retry this one).
 """
 
 import contextlib
@@ -26,26 +26,20 @@ from recheck.data.download import (
 from recheck.files import check_space, disk_errors
 from recheck.progress import Progress
 
-NOT_SHARED = (
-    "Google Drive does not give the file: it was removed, is not shared with everyone, or is in too much demand"
-)
-
-
-NO_FOLDER = (
-    "Google Drive does not show the folder: it was removed, is not shared with everyone, or is in too much demand"
-)
+NOT_SHARED = "Google Drive refuses the file: it was removed, is not public, or was downloaded too often"
+NO_FOLDER = "Google Drive refuses to list the folder: it was removed, is not public, or was opened too often"
 
 
 def from_gdrive(identifier: str, part: Path, size: int | None, patience: Patience) -> bool:
-    """A file of Google Drive by its id, through gdown; return whether what an earlier attempt had was continued.
+    """Download a Google Drive file by its id with gdown; return whether an earlier attempt was resumed.
 
-    gdown keeps what has arrived in a file of its own (``.<name>.<id><8 characters>.part``) and continues it.
+    gdown keeps received bytes in its own file (``.<name>.<id><8 characters>.part``) and resumes from it.
     """
     name = part.name.removesuffix(".part")
     target = part.with_name(f".{name}.{identifier}")
     with disk_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
-        continued = _arrived(target) > 0
+        resumed = _arrived(target) > 0
         persist(lambda: _gdown(identifier, target, name, size, patience), lambda: _arrived(target), name, patience)
         with target.open("rb") as file:
             start = file.read(CHUNK)
@@ -53,16 +47,16 @@ def from_gdrive(identifier: str, part: Path, size: int | None, patience: Patienc
             target.unlink()
             raise SourceFailed(explain_page(start))
         target.replace(part)
-    return continued
+    return resumed
 
 
 def _gdown(identifier: str, target: Path, name: str, size: int | None, patience: Patience) -> None:
-    import gdown  # brings an HTML parser: loaded only where it is needed
+    import gdown  # loads an HTML parser, so only when needed
 
     _tidy(target, size)
     if target.exists():
         return
-    # a confirmation that leads to the same page again would be followed for ever
+    # gdown would follow a confirmation page that leads back to itself for ever
     give_up = threading.Event()
     timer = threading.Timer(2 * patience.timeout, give_up.set)
     timer.daemon = True
@@ -80,7 +74,7 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, patience:
                 cancel=give_up,
             )
         except gdown.DownloadError as error:
-            if "byte range" in str(error):  # there is nothing to continue after what has arrived
+            if "byte range" in str(error):  # the received bytes can't be resumed
                 _drop(target)
             raise
         finally:
@@ -89,14 +83,14 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, patience:
 
 @contextlib.contextmanager
 def _gdown_errors() -> Iterator[None]:
-    """Turn what gdown raises into ``SourceFailed`` or ``TryAgain``."""
+    """Turn gdown's exceptions into ``SourceFailed`` or ``TryAgain``."""
     import gdown
     from requests import exceptions
 
     try:
         yield
     except gdown.DownloadCancelled:
-        raise SourceFailed("Google Drive only sends pages, and no file") from None
+        raise SourceFailed("Google Drive sends only web pages, not the file") from None
     except gdown.FileURLRetrievalError as error:
         in_demand = any(words in str(error).lower() for words in ("too many users", "quota"))
         raise SourceFailed(QUOTA if in_demand else NOT_SHARED) from None
@@ -108,16 +102,16 @@ def _gdown_errors() -> Iterator[None]:
             raise TryAgain(answer) from None
         raise SourceFailed(answer) from None
     except (exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
-        raise TryAgain(f"the connection to Google Drive was cut ({error})") from None
+        raise TryAgain(f"the connection to Google Drive was lost ({error})") from None
     except exceptions.RequestException as error:
         raise TryAgain(f"no answer from Google Drive ({error})", dead=True) from None
     except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise SourceFailed(f"gdown does not understand what Google Drive answers ({error!r})") from None
+        raise SourceFailed(f"gdown can't interpret Google Drive's answer ({error!r})") from None
 
 
 def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:
-    """The ids of all files below a folder of Google Drive by their paths; nothing is downloaded."""
-    found: dict[str, str] = {}
+    """Path → id of all files below a Google Drive folder; nothing is downloaded."""
+    ids: dict[str, str] = {}
 
     def look() -> None:
         import gdown
@@ -132,37 +126,37 @@ def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:
                 if status and int(status[1]) in BUSY:
                     raise
                 raise SourceFailed(NO_FOLDER) from None
-        found.update({Path(file.path).as_posix(): file.id for file in listed})
+        ids.update({Path(file.path).as_posix(): file.id for file in listed})
 
     persist(look, lambda: 0, f"folder {identifier}", patience)
-    return found
+    return ids
 
 
 def _watch(
     bar: Progress, target: Path, name: str, size: int | None, timer: threading.Timer
 ) -> Callable[[int, int | None], None]:
-    """What is done whenever bytes arrive; what it raises ends the download."""
+    """A callback for every received chunk; its exceptions end the download."""
 
     def watch(received: int, total: int | None) -> None:
         timer.cancel()
         if bar.total is None and total is not None:
             if size is not None and total != size:
-                raise SourceFailed(f"expected {size} bytes, the file on Google Drive has {total}")
+                raise SourceFailed(f"expected {size} bytes, but the file on Google Drive has {total}")
             check_space(total - received, target, f"Downloading {name}")
             bar.total = total
         if size is not None and received > size:
             _drop(target)
-            raise SourceFailed(f"it sends more than the expected {size} bytes")
+            raise SourceFailed(f"expected {size} bytes, but Google Drive sent more")
         bar.update(received - bar.n)
 
     return watch
 
 
 def _parts(target: Path) -> list[Path]:
-    """What gdown has begun to write, the largest first."""
-    known = len(target.name) + 8 + len(".part")
-    found = [path for path in target.parent.iterdir() if path.name.startswith(target.name) and len(path.name) == known]
-    return sorted(found, key=lambda path: -path.stat().st_size)
+    """gdown's unfinished files, the largest first."""
+    length = len(target.name) + 8 + len(".part")
+    paths = [path for path in target.parent.iterdir() if path.name.startswith(target.name) and len(path.name) == length]
+    return sorted(paths, key=lambda path: -path.stat().st_size)
 
 
 def _arrived(target: Path) -> int:
@@ -175,7 +169,7 @@ def _drop(target: Path) -> None:
 
 
 def _tidy(target: Path, size: int | None) -> None:
-    """gdown refuses to choose among several files, to continue a complete one, and does not know what is too long."""
+    """Keep at most one unfinished file: gdown refuses several, can't resume a complete one, and trusts any size."""
     for number, path in enumerate(_parts(target)):
         if number or (size is not None and path.stat().st_size > size):
             path.unlink()
@@ -184,10 +178,10 @@ def _tidy(target: Path, size: int | None) -> None:
 
 
 def from_huggingface(source: dict, part: Path, size: int | None, checked: bool, patience: Patience) -> bool:
-    """A file of a repository on the Hugging Face hub, or on the mirror that ``HF_ENDPOINT`` names.
+    """Download a file of a Hugging Face repository, from the hub or the mirror set by ``HF_ENDPOINT``.
 
-    huggingface_hub knows the address and the user's log-in; the bytes go the way of all other downloads, because its
-    own begin anew when a process was killed.
+    huggingface_hub provides the URL and the user's login. Its own download would start over after a kill, so
+    :func:`download` fetches the bytes. Returns whether an earlier attempt was resumed.
     """
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers
@@ -203,7 +197,7 @@ def from_huggingface(source: dict, part: Path, size: int | None, checked: bool, 
             raise
         page = f"{endpoint}/{'datasets/' if kind == 'dataset' else ''}{repository}"
         raise SourceFailed(
-            f"{error}: accept the terms of {page} in a browser, then `hf auth login` or set HF_TOKEN", error.status
+            f"{error}: accept the terms on {page} in a browser, then run `hf auth login` or set HF_TOKEN", error.status
         ) from None
     except ValueError as error:
-        raise SourceFailed(f"not a name on the Hugging Face hub ({error})") from None
+        raise SourceFailed(f"not a valid name on the Hugging Face hub ({error})") from None

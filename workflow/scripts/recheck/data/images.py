@@ -1,11 +1,11 @@
-"""Opening an image file: whatever kind of picture it is, it becomes RGB with 8 bits a channel, or there is a reason.
+"""Read any image file as RGB with 8 bits per channel, or say why that is impossible.
 
-The published benchmarks read their images with Pillow's ``Image.open(path).convert("RGB")`` and nothing else, so the
-datasets of the benchmarks say ``exif: ignore`` and ``alpha: drop``, which is exactly that. For a user's own photos the
-defaults are what a person sees: turned as the camera says, and on white where they are transparent.
+The published benchmarks read their images with Pillow's ``Image.open(path).convert("RGB")`` and nothing else; their
+datasets reproduce that with ``exif: ignore`` and ``alpha: drop``. The defaults, for a user's photos, give what a person
+sees: rotated as the EXIF orientation says, and on white where they are transparent.
 
-Where ``convert`` would destroy an image, it is not used: it clips 16-bit grey at 255, which turns a photo white. Such
-an image keeps its upper eight bits, as Pillow itself does with 16-bit colour.
+``convert`` is avoided where it would destroy an image: it clips 16-bit grey at 255, which turns a photo white. Such an
+image keeps its upper eight bits, which is what Pillow itself does with 16-bit colour.
 """
 
 import io
@@ -20,15 +20,15 @@ from recheck.resize import Resize
 Reading = dict[str, str]
 CHOICES = {"exif": ("apply", "ignore"), "alpha": ("white", "drop")}
 DEFAULTS: Reading = {"exif": "apply", "alpha": "white"}
-TURNED = (5, 6, 7, 8)  # orientations in which height and width are exchanged
+TURNED = (5, 6, 7, 8)  # orientations that swap height and width
 
 
 def reading_of(options: dict | None) -> Reading:
-    """How a dataset's images are read: ``exif`` and ``alpha`` of its ``options``, or the defaults."""
+    """How to read a dataset's images: ``exif`` and ``alpha`` of its ``options``, with defaults."""
     chosen = {**DEFAULTS, **{key: value for key, value in (options or {}).items() if key in CHOICES}}
     for key, value in chosen.items():
         if value not in CHOICES[key]:
-            raise UserError(f"`options.{key}` of a dataset is {value!r}: {nearest(str(value), CHOICES[key])}.")
+            raise UserError(f"'options.{key}' of a dataset is {value!r}; {nearest(str(value), CHOICES[key])}.")
     return chosen
 
 
@@ -45,7 +45,7 @@ def resized(height: int, width: int, resize: Resize) -> tuple[int, int]:
 
 
 def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = None) -> tuple[int, int]:
-    """Height and width that :func:`decode` will give, from the file's header alone."""
+    """Height and width of what :func:`decode` will return, read from the file's header only."""
     with Image.open(path) as image:
         height, width = image.height, image.width
         if _applies_exif(reading) and _orientation(image) in TURNED:
@@ -54,7 +54,7 @@ def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = 
 
 
 def decode(path: str | Path, resize: Resize = None, reading: Reading | None = None) -> np.ndarray:
-    """The pixels of an image file as a pack holds them, (height, width, 3) uint8, resized bilinearly."""
+    """The pixels of an image file as stored in a pack: (height, width, 3) uint8, resized bilinearly."""
     with Image.open(path) as opened:
         image = to_rgb(opened, (reading or DEFAULTS)["alpha"])
         if _applies_exif(reading):
@@ -70,7 +70,7 @@ def decode(path: str | Path, resize: Resize = None, reading: Reading | None = No
 
 
 def _fitted(image: Image.Image, height: int, width: int) -> Image.Image:
-    """As large as fits, bilinearly, in the middle of black; sides and place rounded as TensorFlow's resize_with_pad."""
+    """Scaled to fit (bilinear), centred and padded with black; rounding as in TensorFlow's resize_with_pad."""
     ratio = max(image.height / height, image.width / width)
     sides = [side / ratio for side in (image.width, image.height)]
     left, top = (int(max(0.0, (whole - side) / 2)) for whole, side in zip((width, height), sides, strict=True))
@@ -81,11 +81,11 @@ def _fitted(image: Image.Image, height: int, width: int) -> Image.Image:
 
 
 def to_rgb(image: Image.Image, alpha: str = DEFAULTS["alpha"]) -> Image.Image:
-    """RGB of any mode; ``alpha`` says what is where an image is transparent: white, or the colour beneath."""
+    """An image of any mode as RGB; transparent pixels become white, or (``alpha="drop"``) keep their stored colour."""
     if image.mode.startswith("I"):
         return _upper_bits(image).convert("RGB")
     if image.mode == "F":
-        raise ValueError("it has floating-point pixels, whose range is not defined: save it with 8 or 16 bits")
+        raise ValueError("floating-point pixels have no defined range: save it with 8 or 16 bits")
     if alpha == "white" and image.has_transparency_data:
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
@@ -93,16 +93,14 @@ def to_rgb(image: Image.Image, alpha: str = DEFAULTS["alpha"]) -> Image.Image:
 
 
 def reason(error: Exception) -> str:
-    """Why an image can't be read, for a list of such images."""
+    """Why an image can't be read, as an entry of a list of unreadable images."""
     if isinstance(error, FileNotFoundError):
         return "missing"
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError):
         most = 2 * Image.MAX_IMAGE_PIXELS / 1e6
-        return (
-            f"it has more than {most:.0f} million pixels, Pillow's limit against decompression bombs: make it smaller"
-        )
+        return f"more than {most:.0f} million pixels, Pillow's limit against decompression bombs: make it smaller"
     return str(error) or type(error).__name__
 
 
@@ -111,11 +109,11 @@ def _applies_exif(reading: Reading | None) -> bool:
 
 
 def _orientation(image: Image.Image) -> int | None:
-    """How a camera was held; of a TIFF nothing is left to do, because Pillow turns it itself."""
+    """The EXIF orientation; None for a TIFF, which Pillow already rotates when it opens it."""
     try:
         return None if image.format == "TIFF" else image.getexif().get(ExifTags.Base.Orientation)
     except Exception:
-        return None  # a damaged note about the picture does not make the picture unreadable
+        return None  # damaged metadata does not make the image unreadable
 
 
 def _upright(image: Image.Image, orientation: int | None) -> Image.Image:
@@ -132,15 +130,15 @@ def _upright(image: Image.Image, orientation: int | None) -> Image.Image:
 
 
 def _upper_bits(image: Image.Image) -> Image.Image:
-    """Grey with 16 bits, or with 32 of which 16 are used, to its upper eight."""
+    """The upper eight bits of a 16-bit grey image, which may be stored with 32 bits."""
     values = np.asarray(image)
     if values.size and (values.min() < 0 or values.max() > 0xFFFF):
-        raise ValueError("it has grey values beyond 16 bits: save it with 8 or 16 bits")
+        raise ValueError("grey values beyond 16 bits: save it with 8 or 16 bits")
     return Image.fromarray((values.astype(np.uint32) >> 8).astype(np.uint8))
 
 
 def _through_jpeg(image: Image.Image, quality: int) -> Image.Image:
-    """What is left of an image that was saved as JPEG, as some protocols did after resizing."""
+    """The image after saving it as JPEG, as some protocols do after resizing."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality)
     return Image.open(buffer).convert("RGB")

@@ -1,8 +1,8 @@
-"""iNaturalist 2021, the small training set ("mini"): 500,000 photos of 10,000 species, 50 of each.
+"""iNaturalist 2021, the small training set ("mini"): 500,000 photos of 10,000 species, 50 per species.
 
-The label is the number before the first underscore of a species' folder, which is the category's id in train_mini.json;
-the super-label is the supercategory (Birds, Fungi, …). Images are in the order of their paths, so that those of a
-species lie side by side.
+The label is the number at the start of a species' folder name, which is the category's id in train_mini.json; the
+super-label is the supercategory (Birds, Fungi, …). Images are sorted by path, which keeps the images of a species
+together.
 """
 
 import json
@@ -25,7 +25,10 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
     rows = listed.join(categories, on="category_id")
     lost = rows[rows["class_name"].isna()]
     if len(lost):
-        raise UserError(f"{path} has no category {lost['category_id'].iloc[0]}, but {len(lost)} images of it.")
+        raise UserError(
+            f"{path} has {len(lost)} images of an undefined category ({lost['category_id'].iloc[0]}): "
+            "restore it and run again."
+        )
     top = {name.split("/")[0] for name in rows["path"]}
     present = {f"{folder}/{name}" for folder in top for name in annotations.images_below(images / folder)}
     annotations.compare(rows["path"], present, path, images, dataset)
@@ -34,25 +37,27 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row an image, and one a category. Only what is used is kept while reading: the file has 200 MB."""
+    """The tables of images and of categories. Unused keys are dropped while reading, because the file has 200 MB."""
     try:
         with path.open(encoding="utf-8") as file:
-            content = json.load(file, object_hook=lambda found: {key: found[key] for key in KEPT & found.keys()})
+            content = json.load(file, object_hook=lambda entry: {key: entry[key] for key in KEPT & entry.keys()})
         pictures = pd.DataFrame(content["images"])[["id", "file_name"]]
         given = pd.DataFrame(content["annotations"])[["image_id", "category_id"]]
         kinds = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not the list of iNaturalist ({error}): restore it and run again.") from None
+        raise UserError(f"{path} is not iNaturalist's list of images ({error}): restore it and run again.") from None
     annotations.unique(pictures, "id", path)
     annotations.unique(given, "image_id", path)
     annotations.unique(kinds, "id", path)
-    for left, right, what in (
-        (pictures["id"], given["image_id"], "image without a category"),
-        (given["image_id"], pictures["id"], "category of an image that it does not list"),
+    for left, right, problem in (
+        (pictures["id"], given["image_id"], "without an annotation"),
+        (given["image_id"], pictures["id"], "with an annotation but no entry in 'images'"),
     ):
         lost = left[~left.isin(right)]
         if len(lost):
-            raise UserError(f"{path} has {len(lost)} × {what}: {annotations.some(lost)}.")
+            raise UserError(
+                f"{path} has image ids {problem} ({len(lost)}): {annotations.some(lost)}; restore it and run again."
+            )
     listed = pictures.merge(given, left_on="id", right_on="image_id").rename(columns={"file_name": "path"})
     kinds = kinds.rename(columns={"name": "class_name", "supercategory": "super_label"})
     return listed[["path", "category_id"]], kinds.set_index("id")
@@ -65,6 +70,7 @@ def _labels(listed: pd.DataFrame, path: Path) -> pd.Series:
     if len(wrong):
         row = wrong.iloc[0]
         raise UserError(
-            f"{path} gives {row['path']} the category {row['category_id']}, but the number of its folder is another."
+            f"{path} gives {row['path']} the category {row['category_id']}, which is not the number of its folder: "
+            "restore it and run again."
         )
     return number.astype("int64")

@@ -1,13 +1,13 @@
-"""The index of a dataset: one row an image, in the dataset's order.
+"""The index of a dataset: one row per image, in the dataset's order.
 
 ``images.csv`` has the columns ``path`` (below the image root), ``label`` (a whole number), ``class_name``,
-``super_label`` and ``role`` (the dataset's own division into train, test, query, …); the last two may be empty. An
-image's number everywhere else is its row here.
+``super_label`` and ``role`` (the dataset's own division into train, test, query, …); the last two may be empty. The
+number of an image, everywhere else, is its row in this table.
 
-A parser makes the index. It is a function ``parser(dataset, downloads, images) -> pandas.DataFrame``:
-``dataset`` is the dataset's YAML as a dict, ``downloads`` the folder of its verified files, ``images`` its
-image root, where the images are or where the parser puts them. A dataset names a built-in parser or any
-importable one as ``module:function``.
+A parser creates the index. It is a function ``parser(dataset, downloads, images) -> pandas.DataFrame``: ``dataset`` is
+the dataset's YAML as a dict, ``downloads`` the folder of its verified files, and ``images`` its image root, which has
+the images or receives them from the parser. A dataset names a built-in parser, or any importable function as
+``module:function``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from recheck.errors import UserError, nearest
 from recheck.files import atomic
 from recheck.parts import load
 
-if TYPE_CHECKING:  # a run needs the labels alone, and pandas takes as long to load as to read them
+if TYPE_CHECKING:  # a run needs only the labels, and importing pandas takes as long as reading them
     import pandas as pd
 
 log = logging.getLogger("recheck")
 COLUMNS = ["path", "label", "class_name", "super_label", "role"]
+CORRECT = "restore the published files, or correct 'expected' in the dataset's YAML"
 BUILT_IN = {
     "cars196": "recheck.data.cars196:parse",
     "csv": "recheck.data.folder:parse_csv",
@@ -44,15 +45,15 @@ BUILT_IN = {
 
 
 def make_index(dataset: dict, downloads: str | Path, images: str | Path, workers: int = 1) -> pd.DataFrame:
-    """Run the dataset's parser and check what it gives, against the dataset's expected counts too."""
+    """Run the dataset's parser and return its index, checked against the dataset's expected counts."""
     import pandas as pd
 
     table = parser(dataset["parser"])(dataset, Path(downloads), Path(images), workers)
     if not isinstance(table, pd.DataFrame):
         raise UserError(f"The parser '{dataset['parser']}' must return a pandas.DataFrame, not {type(table).__name__}.")
-    counted = check(table, dataset.get("expected") or {}, f"the index of '{dataset['name']}'")
+    counted = check(table, dataset.get("expected") or {}, f"The index of '{dataset['name']}'")
     log.info(
-        "%s: %d images, %d classes (%d with one image)",
+        "%s has %d images of %d classes (%d classes with only one image)",
         dataset["name"],
         counted["images"],
         counted["classes"],
@@ -72,26 +73,26 @@ def read_index(path: str | Path) -> pd.DataFrame:
     try:
         index = pd.read_csv(path, dtype=dict.fromkeys(COLUMNS, str) | {"label": "int64"}, keep_default_na=False)
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist: run the workflow to index the dataset.") from None
+        raise UserError(f"{path} does not exist: run the workflow to create it.") from None
     except (ValueError, OverflowError) as error:
         raise UserError(f"{path} is not an index of images ({error}): delete it and run again.") from None
     if not isinstance(index.index, pd.RangeIndex):
-        raise UserError(f"{path} has rows with more values than there are columns: delete it and run again.")
+        raise UserError(f"{path} has rows with more values than columns: delete it and run again.")
     check(index, {}, path)
     return index
 
 
 def read_labels(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and super-labels of an index that its hash has shown to be one that was checked before."""
+    """The labels and super-labels of an index, not checked again: its hash shows that it was checked when made."""
     with Path(path).open(encoding="utf-8", newline="") as file:
         rows = [(int(row["label"]), row["super_label"]) for row in csv.DictReader(file)]
     return np.array([label for label, _ in rows], np.int64), np.array([above for _, above in rows], str)
 
 
 def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, int]:
-    """Fail loudly if the table cannot be an index or is not the expected one; return what was counted.
+    """Refuse a table that is not a valid index or not the expected one; return its counts.
 
-    A class with one image is allowed (it can be a distractor), but such classes are counted.
+    Classes with only one image are allowed (they can be distractors) and counted as ``singles``.
     """
     import pandas as pd
 
@@ -106,33 +107,31 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, in
         raise UserError(f"{name} has a row without a path.")
     repeated = table["path"][table["path"].duplicated()]
     if len(repeated):
-        raise UserError(f"{name} has {len(repeated)} repeated paths, the first is '{repeated.iloc[0]}'.")
+        raise UserError(f"{name} has duplicate paths ({len(repeated)}), such as '{repeated.iloc[0]}'.")
     nameless = table["class_name"].isna() | (table["class_name"].astype(str) == "")
     if nameless.any():
-        raise UserError(f"{name} has a label without a class name: {table['label'][nameless].iloc[0]}.")
+        raise UserError(f"{name} has no class name for label {table['label'][nameless].iloc[0]}.")
     names = table.groupby("label")["class_name"].nunique()
     if (names > 1).any():
-        raise UserError(f"{name} gives the label {names.index[names > 1][0]} to several class names.")
+        raise UserError(f"{name} gives label {names.index[names > 1][0]} to several class names.")
     sizes = table["label"].value_counts()
     counted = {"images": len(table), "classes": len(sizes), "singles": int((sizes == 1).sum())}
-    for what, number in expected.items():
-        if what == "splits":
+    for key, number in expected.items():
+        if key == "splits":
             continue
-        if what not in counted:
-            raise UserError(f"`expected` of {name} has the key '{what}': {nearest(what, [*counted, 'splits'])}.")
-        if counted[what] != number:
-            raise UserError(
-                f"{name} has {counted[what]} {what}, but {number} are expected: its files are not the published ones."
-            )
+        if key not in counted:
+            raise UserError(f"{name}: unknown key '{key}' in 'expected'; {nearest(key, [*counted, 'splits'])}.")
+        if counted[key] != number:
+            raise UserError(f"{name} has {counted[key]} {key}, expected {number}: {CORRECT}.")
     for split in expected.get("splits", []):
         _check_split(table, split, name)
     return counted
 
 
 def _check_split(table: pd.DataFrame, expected: dict, name: str | Path) -> None:
-    """What is known of a published split, such as ``{scheme: class_halves, images: {train: 5864, test: 5924}}``.
+    """Compare with the sizes of a published split: ``{scheme: class_halves, images: {train: 5864, test: 5924}}``.
 
-    With ``sha256`` it is known image by image: the hash of each role's list (:func:`names_sha256`).
+    ``sha256`` also compares every image and label, by the hash of each role's list (:func:`names_sha256`).
     """
     scheme = {key: value for key, value in expected.items() if key not in ("images", "sha256")}
     columns = {"super_labels": table["super_label"], "roles": table["role"]}
@@ -142,19 +141,19 @@ def _check_split(table: pd.DataFrame, expected: dict, name: str | Path) -> None:
         sizes = {role: len(images) for role, images in fold.items()}
         if sizes != expected["images"]:
             raise UserError(
-                f"{name}, split by {scheme['scheme']}, has {_sizes(sizes)} images in fold {number}, but "
-                f"{_sizes(expected['images'])} are expected: its files are not the published ones."
+                f"{name}, split by {scheme['scheme']}, has {_sizes(sizes)} images in fold {number}, expected "
+                f"{_sizes(expected['images'])}: {CORRECT}."
             )
         for role, known in expected.get("sha256", {}).items():
             if names_sha256(table.iloc[fold[role]]) != known:
                 raise UserError(
-                    f"{name}, split by {scheme['scheme']}, has other images or labels in '{role}' than the published "
-                    f"list (sha256 {known[:12]}…): its files are not the published ones."
+                    f"{name}, split by {scheme['scheme']}, differs from the published list of '{role}' images and "
+                    f"labels (sha256 {known[:12]}…): {CORRECT}."
                 )
 
 
 def names_sha256(rows: pd.DataFrame) -> str:
-    """The hash of a published list, whatever its order and the folder it is relative to: sorted "label name" lines."""
+    """The hash of the sorted "label name" lines of a list; it ignores the list's order and the images' folders."""
     names = rows["path"].str.rsplit("/", n=1).str[-1]
     lines = sorted(f"{label} {name}\n" for label, name in zip(rows["label"], names, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -165,10 +164,10 @@ def _sizes(sizes: dict[str, int]) -> str:
 
 
 def parser(name: str) -> Callable[[dict, Path, Path, int], pd.DataFrame]:
-    """A built-in parser by name, or the user's own by ``module:function``."""
+    """A built-in parser by name, or a user's parser given as ``module:function``."""
     if name in BUILT_IN:
         return load(BUILT_IN[name], "parser")
     if ":" not in name:
-        raise UserError(f"There is no parser '{name}': {nearest(name, BUILT_IN)}, or your own as module:function.")
+        raise UserError(f"Unknown parser '{name}'; {nearest(name, BUILT_IN)}, or your own as module:function.")
     function = load(name, "parser")
     return lambda dataset, downloads, images, workers: function(dataset, downloads, images)

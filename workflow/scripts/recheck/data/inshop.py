@@ -1,7 +1,7 @@
 """In-Shop (DeepFashion): 52,712 photos of 7,982 pieces of clothing.
 
-The rows of list_eval_partition.txt in their order; labels are consecutive numbers in the order in which an item first
-appears, and the role is the official one: train, query or gallery.
+Images are in the order of list_eval_partition.txt. Labels number the items in the order of their first appearance, and
+roles are the official ones: train, query and gallery.
 """
 
 from pathlib import Path
@@ -40,22 +40,25 @@ def _check(path: Path, table: pd.DataFrame) -> None:
     count = path.read_text(encoding="utf-8").split(maxsplit=1)[0]
     if count != str(len(table)):
         raise UserError(
-            f"{path} has {len(table)} rows, but its first line says {count}: it is damaged, restore it and run again."
+            f"{path} is damaged ({len(table)} rows, but its first line says {count}): restore it and run again."
         )
     unknown = table[~table["role"].isin(ROLES)]
     if len(unknown):
-        raise UserError(f"{path}: {unknown['path'].iloc[0]} is '{unknown['role'].iloc[0]}', not {', '.join(ROLES)}.")
+        raise UserError(
+            f"{path} is damaged (role '{unknown['role'].iloc[0]}' of {unknown['path'].iloc[0]}, expected one of "
+            f"{', '.join(ROLES)}): restore it and run again."
+        )
 
 
 def _home(images: Path) -> Path:
-    """Where the folder `img` is."""
+    """The folder that contains `img`."""
     for folder in FOLDERS:
         if (images / folder / "img").is_dir():
             return images / folder
     high = next((images / folder for folder in FOLDERS if (images / folder / "img_highres").is_dir()), None)
     if high is not None:
         raise UserError(
-            f"{high}/img_highres has the images in high resolution, but the benchmark is on those of img.zip "
+            f"{high}/img_highres has the high-resolution images, but the benchmark uses the images of img.zip "
             "(256 pixels): unpack img.zip instead."
         )
-    raise UserError(f"The folder img of In-Shop is missing below {images}: unpack img.zip there.")
+    raise UserError(f"Folder img of In-Shop is missing below {images}: unpack img.zip there.")

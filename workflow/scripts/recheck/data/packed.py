@@ -1,18 +1,17 @@
-"""All images of a dataset decoded once into one file that every run reads through a memory map.
+"""Packs: all images of a dataset, decoded once into one file that every run reads through a memory map.
 
-A pack is a folder: ``pixels.bin`` (height × width × 3 bytes of RGB, image after image), ``shapes.npy`` (height and
-width of each), ``hashes.npy`` (SHA-256 of each image's pixels) and ``pack.json`` (what it was made from). It is made
-beside and renamed, so a pack that exists is complete.
+A pack is a folder with ``pixels.bin`` (the RGB bytes of one image after another), ``shapes.npy`` (height and width of
+each image), ``hashes.npy`` (SHA-256 of each image's pixels) and ``pack.json`` (what the pack was made from). It is made
+in a temporary folder and then renamed, so a pack that exists is complete.
 
-*Making* survives anything. Blocks of images are decoded by several processes, each of which writes at the place that
-the headers of the images have determined, makes sure that the bytes are on the disk, and then has the block noted in a
-journal. Killed at any moment, the same command continues with the blocks that are not noted, and ends with the same
-bits.
+*Writing* survives interruption. The headers of the images determine where each image goes in the file. Several
+processes decode blocks of images, write them and sync them to the disk; then the block is recorded in a journal. After
+a kill at any moment, the same command resumes with the missing blocks and produces bit-identical results.
 
-*Reading* trusts nothing. Hashing a whole pack (166 GB for iNaturalist) for every job would take minutes, a look at
-size and time would miss a damaged disk. So there is a hash for each image: ``pack.json`` has the hash of shapes and
-hashes, which is compared when the pack is opened, and an image is compared with its hash when it is first read, by
-whichever process of a job. What a result depends on is verified, at about a quarter of a millisecond an image.
+*Reading* verifies every image that is used. Hashing a whole pack (166 GB for iNaturalist) in every job would take
+minutes, and comparing size and time would miss a damaged disk. So every image has its own hash: ``pack.json`` has the
+hash of shapes and hashes, which is compared when the pack is opened, and each image is compared with its hash when a
+job first reads it. This costs about a quarter of a millisecond per image.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, fingerprint, read_json, write_json
 from recheck.resize import Resize
 
-if TYPE_CHECKING:  # who reads a pack does without
+if TYPE_CHECKING:  # reading a pack does not need pandas
     import pandas as pd
 
 log = logging.getLogger("recheck")
-BLOCK = 64  # images that are written, made sure of and noted together
+BLOCK = 64  # images that are written, synced and recorded together
 DIGEST = 32
 IN_THE_MAKING = ("journal", "hashes.bin", "plan.json")
 
 
 class Block(NamedTuple):
-    """A part of the work: images that lie side by side."""
+    """A unit of work: consecutive images."""
 
     number: int
     first: int
@@ -58,7 +57,7 @@ class Block(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of a block; it is written only if none of its images is broken."""
+    """The outcome of a block; it is recorded only if none of its images is broken."""
 
     number: int
     images: int
@@ -76,10 +75,10 @@ def pack(
     workers: int = 1,
     reading: Reading | None = None,
 ) -> dict:
-    """Decode and resize every image of an index into a pack; return what ``pack.json`` says.
+    """Decode and resize every image of an index into a pack; return the content of ``pack.json``.
 
-    Headers are read first: the space that is needed is known before anything is written. Every image is decoded
-    whole, and those that are missing or broken are all named in one message.
+    Headers are read first, so the required disk space is known before anything is written. Every image is fully
+    decoded, and one message lists all missing or broken images.
     """
     root, destination = Path(image_root), Path(destination)
     reading = reading or DEFAULTS
@@ -105,7 +104,7 @@ def pack(
 
 
 class PackedImages:
-    """The images of a pack, by their number in the index. Cheap to hand to other processes: they map the same file."""
+    """The images of a pack by their number in the index. Cheap to pickle: every process maps the same file."""
 
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
@@ -118,31 +117,31 @@ class PackedImages:
         path = self.directory / "pixels.bin"
         size = path.stat().st_size if path.exists() else 0
         if len(self.shapes) != self.about["count"] or not size == self.about["bytes"] == self._starts[-1]:
-            raise self._broken(f"pixels.bin has {size} bytes, {self.about['bytes']} are expected")
+            raise self._broken(f"pixels.bin has {size} bytes, expected {self.about['bytes']}")
         if _root(self.shapes, self._hashes) != self.about["sha256"]:
             raise self._changed("shapes.npy or hashes.npy")
-        # as a plain array, which is cut faster than a memmap
+        # a plain array, because slicing it is faster than slicing a memmap
         self._pixels = np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if size else np.empty(0, np.uint8)
-        # shared with the processes that are forked from this one: an image is hashed once a job
+        # shared with forked processes, so that each image is hashed once per job
         self._verified = np.frombuffer(mmap.mmap(-1, max(1, len(self.shapes))), np.uint8)
 
     def _open(self, reader: Callable, name: str) -> Any:
         try:
             return reader(self.directory / name)
-        except Exception as error:  # numpy's reader raises almost anything on files that are damaged
+        except Exception as error:  # numpy's reader raises almost anything on damaged files
             raise self._broken(f"{name}: {error}") from None
 
     def _broken(self, why: str) -> UserError:
         return _incomplete(self.directory, why)
 
-    def _changed(self, what: str) -> UserError:
+    def _changed(self, content: str) -> UserError:
         return UserError(
-            f"The packed images in {self.directory} have changed since they were made (checksum of {what}): delete "
+            f"The packed images in {self.directory} have changed since they were made (checksum of {content}): delete "
             "that folder and run again."
         )
 
     def verify(self) -> None:
-        """Read all pixels and compare their checksums."""
+        """Read all images again and compare their checksums."""
         self._verified[:] = 0
         for number in range(len(self)):
             self.image(number)
@@ -151,7 +150,7 @@ class PackedImages:
         return len(self.shapes)
 
     def image(self, number: int) -> np.ndarray:
-        """One image, (height, width, 3) uint8, read-only: a view into the file, verified when first read."""
+        """One image as a read-only view into the file, (height, width, 3) uint8, verified when first read."""
         if not 0 <= number < len(self.shapes):
             raise IndexError(f"image {number} of {len(self.shapes)}")
         height, width = self.shapes[number]
@@ -170,13 +169,13 @@ class PackedImages:
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """What ``pack.json`` says."""
+    """The content of ``pack.json``, checked."""
     try:
         about = read_json(path)
     except (OSError, UserError) as error:
         raise _incomplete(Path(path).parent, f"pack.json: {error}") from None
     if not isinstance(about, dict) or not all(key in about for key in ("count", "bytes", "sha256", "index_sha256")):
-        raise _incomplete(Path(path).parent, "pack.json is not what was written")
+        raise _incomplete(Path(path).parent, "pack.json lacks some of its keys")
     return about
 
 
@@ -185,7 +184,7 @@ def _incomplete(directory: Path, why: str) -> UserError:
 
 
 def _starts(shapes: np.ndarray) -> np.ndarray:
-    """Where each image begins in pixels.bin, and where the last one ends."""
+    """The start of each image in pixels.bin, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(shapes.astype(np.int64).prod(axis=1) * 3)])
 
 
@@ -193,13 +192,13 @@ def _root(shapes: np.ndarray, hashes: np.ndarray) -> str:
     return hashlib.sha256(shapes.astype("<i4").tobytes() + hashes.tobytes()).hexdigest()
 
 
-# Looking at the images
+# Inspecting the images
 
 
 def _look(path: Path, resize: Resize, reading: Reading) -> tuple[int, int] | str:
     try:
         return shape_of(path, resize, reading)
-    except Exception as error:  # Pillow's readers raise almost anything on files that are damaged
+    except Exception as error:  # Pillow's readers raise almost anything on damaged files
         return reason(error)
 
 
@@ -212,14 +211,14 @@ def _read(path: Path, resize: Resize, reading: Reading) -> np.ndarray | str:
 
 def _shapes(paths: list[Path], resize: Resize, reading: Reading, workers: int) -> np.ndarray:
     look = functools.partial(_look, resize=resize, reading=reading)
-    found = list(ordered_map(look, paths, workers, total=len(paths), description="Reading image sizes"))
-    if any(isinstance(shape, str) for shape in found):
+    shapes = list(ordered_map(look, paths, workers, total=len(paths), description="Reading image sizes"))
+    if any(isinstance(shape, str) for shape in shapes):
         _refuse_broken(_unreadable(paths, resize, reading, workers))
-    return np.array(found, dtype=np.int32).reshape(-1, 2)
+    return np.array(shapes, dtype=np.int32).reshape(-1, 2)
 
 
 def _unreadable(paths: list[Path], resize: Resize, reading: Reading, workers: int) -> list[tuple[Path, str]]:
-    """Every image that can't be decoded: when one header is bad, a user wants to hear of all that is."""
+    """Every image that can't be decoded, with the reason: users want to fix all of them at once."""
     read = functools.partial(_problem, resize=resize, reading=reading)
     problems = ordered_map(read, paths, workers, total=len(paths), description="Looking for broken images")
     return [(path, problem) for path, problem in zip(paths, problems, strict=True) if problem]
@@ -233,17 +232,18 @@ def _problem(path: Path, resize: Resize, reading: Reading) -> str | None:
 def _refuse_broken(broken: list[tuple[Path, str]]) -> None:
     if broken:
         shown = "\n".join(f"  {path}: {why}" for path, why in broken)
-        raise UserError(f"{len(broken)} images cannot be read; restore or remove them and run again:\n{shown}")
+        images = "1 image" if len(broken) == 1 else f"{len(broken)} images"
+        raise UserError(f"{images} cannot be read; restore or remove the following and run again:\n{shown}")
 
 
-# Making a pack, block by block
+# Writing a pack, block by block
 
 
 def _prepare(destination: Path, plan: dict, shapes: np.ndarray) -> Path:
-    """The folder in which the pack is made: what an interrupted job with the same plan left, or a new one."""
+    """The temporary folder of the pack: left by an interrupted job with the same plan, or new."""
     work = destination.parent / f".{destination.name}.partial"
     plan = {**plan, "shapes": hashlib.sha256(shapes.tobytes()).hexdigest()}
-    if not _continues(work, plan):
+    if not _can_resume(work, plan):
         shutil.rmtree(work, ignore_errors=True)
     needed = int(_starts(shapes)[-1])
     check_space(needed - _on_disk(work / "pixels.bin"), destination, f"Packing into {destination}")
@@ -253,11 +253,11 @@ def _prepare(destination: Path, plan: dict, shapes: np.ndarray) -> Path:
             with (work / name).open("wb") as file:
                 file.truncate(size)
         (work / "journal").touch()
-        write_json(work / "plan.json", plan)  # last: a folder without it is not continued
+        write_json(work / "plan.json", plan)  # last, because a folder without a plan is not resumed
     return work
 
 
-def _continues(work: Path, plan: dict) -> bool:
+def _can_resume(work: Path, plan: dict) -> bool:
     try:
         return read_json(work / "plan.json") == json.loads(json.dumps(plan))
     except (OSError, UserError):
@@ -265,7 +265,7 @@ def _continues(work: Path, plan: dict) -> bool:
 
 
 def _on_disk(path: Path) -> int:
-    """Bytes that a file really takes: what is not written yet is a hole."""
+    """Bytes that a sparse file occupies so far: parts not yet written take no space."""
     return path.stat().st_blocks * 512 if path.exists() else 0
 
 
@@ -277,7 +277,7 @@ def _blocks(paths: list[Path], shapes: np.ndarray) -> Iterator[Block]:
 
 
 def _sources(paths: list[Path]) -> str:
-    """Tells whether images were exchanged since a block was written."""
+    """A hash of image names, sizes and times, to notice images that were replaced after their block was written."""
     stats = [path.stat() for path in paths]
     return fingerprint(
         [[path.name, about.st_size, about.st_mtime_ns] for path, about in zip(paths, stats, strict=True)]
@@ -290,7 +290,7 @@ def _write(work: Path, paths: list[Path], shapes: np.ndarray, resize: Resize, re
     open_blocks = [block for block in blocks if noted.get(block.number) != block.sources]
     finished = len(paths) - sum(len(block.paths) for block in open_blocks)
     if finished:
-        log.info("continuing: %d of %d images are packed already", finished, len(paths))
+        log.info("Resuming: %d of %d images are already packed", finished, len(paths))
     broken = []
     done = ordered_map(
         functools.partial(_write_block, work=work, resize=resize, reading=reading),
@@ -312,13 +312,13 @@ def _write(work: Path, paths: list[Path], shapes: np.ndarray, resize: Resize, re
 
 
 def _noted(work: Path, shapes: np.ndarray) -> dict[int, str]:
-    """The blocks that the journal says are written, with the state of their images then."""
+    """The blocks recorded in the journal, with the hash of their source images at that time."""
     hashes = np.fromfile(work / "hashes.bin", np.uint8).reshape(len(shapes), DIGEST)
     noted = {}
     for line in (work / "journal").read_text(encoding="ascii").splitlines():
         parts = line.split()
         if len(parts) != 3 or not parts[0].isdecimal():
-            continue  # the last line of a job that was killed while it wrote it
+            continue  # an unfinished line of a job that was killed
         first = int(parts[0]) * BLOCK
         if hashlib.sha256(hashes[first : first + BLOCK]).hexdigest() == parts[2]:
             noted[int(parts[0])] = parts[1]
@@ -326,7 +326,7 @@ def _noted(work: Path, shapes: np.ndarray) -> dict[int, str]:
 
 
 def _write_block(block: Block, work: Path, resize: Resize, reading: Reading) -> Done:
-    """Decode the images of a block to their places; the bytes are on the disk when this returns."""
+    """Decode the images of a block and write them; the bytes are synced to the disk when this returns."""
     broken, digests, position = [], [], block.start
     with (work / "pixels.bin").open("r+b", buffering=0) as out:
         for path, shape in zip(block.paths, block.shapes, strict=True):
@@ -334,7 +334,7 @@ def _write_block(block: Block, work: Path, resize: Resize, reading: Reading) -> 
             if isinstance(pixels, str):
                 broken.append((path, pixels))
             elif pixels.shape != (*shape, 3):
-                broken.append((path, "its size is not the one in its header"))
+                broken.append((path, "its size differs from its header"))
             else:
                 data = pixels.tobytes()
                 digests.append(hashlib.sha256(data).digest())
@@ -350,7 +350,7 @@ def _write_block(block: Block, work: Path, resize: Resize, reading: Reading) -> 
 
 
 def _put(file: int, data: bytes, position: int) -> None:
-    """Write all of it: one call may write less than it was given."""
+    """Write all bytes; a single call of ``pwrite`` may write fewer."""
     view = memoryview(data)
     while view:
         written = os.pwrite(file, view, position)
@@ -358,7 +358,7 @@ def _put(file: int, data: bytes, position: int) -> None:
 
 
 def _finish(work: Path, destination: Path) -> None:
-    """Give the complete pack its name, in place of what had it before."""
+    """Move the complete pack to its destination, replacing an older one."""
     old = destination.with_name(f".{destination.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if destination.exists():

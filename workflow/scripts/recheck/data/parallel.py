@@ -1,4 +1,4 @@
-"""Work on many items at once, results in order."""
+"""A parallel map that yields its results in order."""
 
 import functools
 import multiprocessing
@@ -30,12 +30,11 @@ def ordered_map(
     done: int = 0,
     size: Callable[[Any], int] = lambda result: 1,
 ) -> Iterator[Any]:
-    """Yield ``function(item)`` in the order of the items, computed by ``workers`` processes.
+    """Yield ``function(item)`` for all items in order, computed by ``workers`` processes.
 
-    Only a few chunks per worker are under way at a time, so that results which are large (decoded images)
-    do not pile up in memory. Processes are forked: a script of the workflow has no import guard, so a
-    spawned process would run the script again. The progress bar counts ``size(result)`` images for each result,
-    from ``done`` to ``total``.
+    Each worker has only a few chunks queued, so that large results (decoded images) do not pile up in memory. Processes
+    are forked: the workflow's scripts have no import guard, so a spawned process would run the script again. The
+    progress bar goes from ``done`` to ``total``, by ``size(result)`` images per result.
     """
     with Progress(total=total, initial=done, desc=description, unit="img") as bar:
         results = map(function, items) if workers <= 1 else _in_processes(function, iter(items), workers, chunk)
@@ -49,23 +48,23 @@ def _in_processes(function: Callable[[Any], Any], items: Iterator[Any], workers:
     work = functools.partial(_chunk, function)
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, fork, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
-        waiting = deque(pool.submit(work, part) for part in islice(chunks, CHUNKS_PER_WORKER * workers))
+        waiting = deque(pool.submit(work, batch) for batch in islice(chunks, CHUNKS_PER_WORKER * workers))
         try:
             while waiting:
                 results = waiting.popleft().result()
-                waiting.extend(pool.submit(work, part) for part in islice(chunks, 1))
+                waiting.extend(pool.submit(work, batch) for batch in islice(chunks, 1))
                 yield from results
         except BrokenProcessPool:
             raise UserError(
-                "A worker process was killed from outside, most likely because memory ran out: run the same command "
-                "again with fewer --cores."
+                "A worker process was killed, most likely because memory ran out: run the same command again with "
+                "fewer --cores."
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent(parent: int) -> None:
-    """A worker whose parent was killed (kill -9 leaves it no time to say goodbye) would wait for work for ever."""
+    """Exit when the parent has gone: after a kill -9 of the parent, a worker would otherwise wait for ever."""
 
     def watch() -> None:
         while os.getppid() == parent:

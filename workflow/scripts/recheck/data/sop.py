@@ -1,7 +1,8 @@
-"""Stanford Online Products: 120,053 photos of 22,634 things that were for sale.
+"""Stanford Online Products: 120,053 photos of 22,634 products.
 
-Ebay_train.txt and then Ebay_test.txt, in their order; labels are class_id − 1, super-labels the twelve kinds of things,
-and the role is the official one (59,551 images of 11,318 classes for training, 60,502 of 11,316 for testing).
+Images are in the order of Ebay_train.txt, then Ebay_test.txt. Labels are class_id − 1, super-labels are the twelve
+product categories, and roles are the official ones (train: 59,551 images of 11,318 classes, test: 60,502 images of
+11,316 classes).
 """
 
 from pathlib import Path
@@ -19,7 +20,7 @@ ROLES = {"train": "Ebay_train.txt", "test": "Ebay_test.txt"}
 def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
     """The index from the two tables of the archive."""
     home = annotations.home(images, FOLDER, lambda folder: any((folder / name).is_file() for name in ROLES.values()))
-    rows = pd.concat([_part(dataset, home, role) for role in ROLES], ignore_index=True)
+    rows = pd.concat([_rows(dataset, home, role) for role in ROLES], ignore_index=True)
     names = " and ".join(ROLES.values())
     annotations.compare(rows["path"], annotations.images_below(home), f"{home}/{names}", home, dataset)
     below = home.relative_to(images).as_posix()
@@ -27,7 +28,7 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
     return annotations.index(rows)
 
 
-def _part(dataset: dict, home: Path, role: str) -> pd.DataFrame:
+def _rows(dataset: dict, home: Path, role: str) -> pd.DataFrame:
     path = annotations.find(ROLES[role], [home], dataset)
     table = annotations.read_rows(path, COLUMNS, skip=1)
     label = annotations.whole_numbers(table, "class_id", path) - 1
@@ -45,11 +46,11 @@ def _part(dataset: dict, home: Path, role: str) -> pd.DataFrame:
 
 
 def _check_kinds(number: pd.Series, kind: pd.Series, path: Path) -> None:
-    """A kind of thing has one number and one folder."""
+    """Refuse a table that does not give every category exactly one number and one folder."""
     pairs = pd.DataFrame({"number": number, "kind": kind}).drop_duplicates()
     if pairs["number"].duplicated().any() or pairs["kind"].duplicated().any():
         doubtful = pairs[pairs["number"].duplicated(keep=False) | pairs["kind"].duplicated(keep=False)].iloc[0]
         raise UserError(
-            f"{path}: the folder of {doubtful['kind']} and super_class_id {doubtful['number']} do not fit one another: "
-            "the file is damaged, restore it and run again."
+            f"{path} is damaged (folder {doubtful['kind']} does not match super_class_id {doubtful['number']}): "
+            "restore it and run again."
         )

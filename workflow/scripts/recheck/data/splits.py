@@ -1,10 +1,10 @@
-"""Which images are for what: split schemes, and the split file.
+"""Split schemes, which assign a role (train, val, test, …) to every image, and the split file.
 
-A scheme is a function ``scheme(images, options) -> folds`` with an entry in ``SCHEMES``. A fold maps a role (train,
-val, test, or others) to image numbers in the dataset's order; nothing is shuffled among the images of a class.
+A scheme is a function ``scheme(images, options) -> folds`` with an entry in ``SCHEMES``. A fold maps each role to image
+numbers in the dataset's order; images of a class are never shuffled.
 
-The split file has the scheme with its options (a seed too, where there is one), the hash of the index, the folds, and
-for each fold the SHA-256 of every role's list of image numbers.
+The split file has the scheme with its options (including the seed, if any), the hash of the index, the folds, and for
+each fold the SHA-256 of every role's list of image numbers.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ Roles = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Images:
-    """What a scheme may look at: the columns of the index, for the images of the chosen classes."""
+    """The input of a scheme: columns of the index, for the images of the chosen classes."""
 
     labels: np.ndarray
     super_labels: np.ndarray
@@ -40,26 +40,28 @@ class Images:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a scheme of ``recheck.names.SCHEMES`` splits, and what its roles have in common."""
+    """The implementation of a scheme of ``recheck.names.SCHEMES``."""
 
     split: Callable[[Images, dict], list[Roles]]
-    share: tuple[frozenset[str], ...] = ()  # pairs of roles that may have classes in common
+    share: tuple[frozenset[str], ...] = ()  # pairs of roles that may share classes
 
 
 def subset(labels: Iterable[int], classes: dict | None) -> np.ndarray:
-    """The label values that take part, sorted: all, ``{every: k}`` (each k-th, from the first) or ``{first: n}``."""
+    """The sorted labels to use: all, ``{every: k}`` (every k-th, starting with the first) or ``{first: n}``."""
     values = np.unique(np.asarray(labels, dtype=np.int64))
     if not classes:
         return values
     known = {"every", "first"}
     word = next(iter(classes))
     if len(classes) != 1 or word not in known:
-        raise UserError(f"`classes` has one key, not {', '.join(map(repr, classes))}: {nearest(word, known)}.")
+        raise UserError(
+            f"'classes' must have exactly one known key, found {', '.join(map(repr, classes))}; {nearest(word, known)}."
+        )
     number = classes[word]
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise UserError(f"`classes: {{{word}: …}}` needs a whole number of at least 1, not {number!r}.")
+        raise UserError(f"'classes.{word}' must be a whole number from 1, found {number!r}.")
     if word == "first" and number > len(values):
-        raise UserError(f"`classes: {{first: {number}}}` asks for more classes than the {len(values)} of the dataset.")
+        raise UserError(f"'classes.first' is {number}, but the dataset has only {len(values)} classes.")
     return values[::number] if word == "every" else values[:number]
 
 
@@ -71,10 +73,10 @@ def make_split(
     roles: Sequence[str] | None = None,
     note: bool = True,
 ) -> dict:
-    """Apply a scheme (``{scheme: class_disjoint_folds, folds: 4}``) to the images of the chosen classes.
+    """The split by a scheme, such as ``{scheme: class_disjoint_folds, folds: 4}``, of the chosen classes.
 
     ``labels``, ``super_labels`` and ``roles`` are columns of the index. The result has the scheme, the number of
-    classes, the folds and their hashes; image numbers are those of the whole dataset.
+    classes, the folds and their hashes; image numbers refer to the whole dataset.
     """
     labels = np.asarray(labels, dtype=np.int64)
     options = check_scheme(scheme)
@@ -82,17 +84,17 @@ def make_split(
     images = np.flatnonzero(np.isin(labels, chosen))
     if note:
         _note_single_images(labels[images])
-    part = Images(labels[images], *(_column(column, len(labels))[images] for column in (super_labels, roles)))
+    selected = Images(labels[images], *(_column(column, len(labels))[images] for column in (super_labels, roles)))
     folds = [
         {role: images[members].tolist() for role, members in fold.items()}
-        for fold in SCHEMES[scheme["scheme"]].split(part, options)
+        for fold in SCHEMES[scheme["scheme"]].split(selected, options)
     ]
     hashes = [{role: list_sha256(members) for role, members in fold.items()} for fold in folds]
     return {"scheme": dict(scheme), "classes": len(chosen), "folds": folds, "sha256": hashes}
 
 
 def list_sha256(images: Iterable[int]) -> str:
-    """The hash of a role's list: its image numbers as decimals, one a line."""
+    """The hash of a role's list: its image numbers as decimals, one per line."""
     return hashlib.sha256("\n".join([*map(str, images), ""]).encode()).hexdigest()
 
 
@@ -104,11 +106,11 @@ def _column(values: Sequence[str] | None, length: int) -> np.ndarray:
 
 
 def class_disjoint_folds(images: Images, options: dict) -> list[Roles]:
-    """The second half of the classes is the test set; the first half is cut into training and validation, per fold.
+    """The second half of the classes is the test set; each fold divides the first half into training and validation.
 
-    With N classes in the first half and ``folds`` k, fold p starts at class p·N // k, takes N − V classes for
-    training and the next V = n // 2k for validation, going round the first half. When n is no multiple of 2k,
-    some classes are in no validation set. This is the rule of A Metric Learning Reality Check.
+    With n classes, N = n / 2 in the first half, and k ``folds``, fold p starts at class p·N // k, takes N − V classes
+    for training and the next V = n // 2k for validation, wrapping around at the end of the first half. Unless n is a
+    multiple of 2k, some classes are in no validation set. This is the rule of "A Metric Learning Reality Check".
     """
     number = options["folds"]
     values, ranks = np.unique(images.labels, return_inverse=True)
@@ -116,13 +118,13 @@ def class_disjoint_folds(images: Images, options: dict) -> list[Roles]:
     half, held_out = n // 2, n // (2 * number)
     if n % 2:
         raise UserError(
-            f"The scheme class_disjoint_folds needs an even number of classes, not {n}: "
+            f"Split scheme 'class_disjoint_folds' needs an even number of classes, found {n}: "
             "choose a subset, e.g. `classes: {first: " + str(n - 1) + "}`."
         )
     if held_out < 2:
         raise UserError(
-            f"{n} classes are too few for {number} folds: each would validate on {held_out} of them, but at least 2 "
-            f"are needed. Use {4 * number} classes or more, or fewer folds."
+            f"{n} classes are too few for {number} folds: each fold needs at least 2 validation classes, but would "
+            f"have {held_out}. Use at least {4 * number} classes, or fewer folds."
         )
     folds = []
     for fold in range(number):
@@ -134,8 +136,10 @@ def class_disjoint_folds(images: Images, options: dict) -> list[Roles]:
 
 
 def class_halves(images: Images, options: dict) -> list[Roles]:
-    """The first half of the classes, in the order of labels, is for training, the second (the larger one if their
-    number is odd) for testing. No class is held out for validation: this is how most papers split CUB and Cars.
+    """The first half of the classes, by label, for training; the second half for testing.
+
+    Of an odd number of classes, the second half gets one more. No class is held out for validation. Most papers split
+    CUB and Cars like this.
     """
     seen = _seen(images, "class_halves")
     return [{"train": np.flatnonzero(seen), "test": np.flatnonzero(~seen)}]
@@ -146,18 +150,18 @@ def official(images: Images, options: dict) -> list[Roles]:
     names = sorted(set(images.roles.tolist()))
     if names in ([], [""]):
         raise UserError(
-            "The scheme official needs the roles of the dataset, but the column `role` of its images.csv is empty: "
-            "choose another scheme, or (parser csv) give the table a column `role` with train, test, …."
+            "Split scheme 'official' needs roles, but the column 'role' of the dataset's images.csv is empty: choose "
+            "another scheme, or (parser csv) add a column 'role' with train, test and so on to the table."
         )
     if "" in names:
         label = images.labels[np.flatnonzero(images.roles == "")[0]]
         raise UserError(
-            "The scheme official needs a role for every image, but the column `role` of images.csv is empty for "
-            f"{(images.roles == '').sum()} of them (the first has the label {label})."
+            "Split scheme 'official' needs a role for every image, but the column 'role' of images.csv is empty for "
+            f"{(images.roles == '').sum()} of {len(images.roles)} images (the first has label {label})."
         )
     if "train" not in names:
         raise UserError(
-            f"The scheme official needs images with the role 'train', but images.csv has only {', '.join(names)}."
+            f"Split scheme 'official' needs images with the role 'train', but images.csv has only {', '.join(names)}."
         )
     return [{name: np.flatnonzero(images.roles == name) for name in sorted(names, key=_official_order)}]
 
@@ -168,21 +172,21 @@ def _official_order(name: str) -> tuple[int, str]:
 
 
 def halves_by_super_label(images: Images, options: dict) -> list[Roles]:
-    """In every super-category half of the classes, rounded down, is for testing, the rest for training.
+    """Half of the classes (rounded down) of every super-category for testing, the rest for training.
 
-    Which ones is decided by ``seed``: the classes of a super-category are put in the order of the SHA-256 of
-    "seed:label", and the first half is taken. Unlike a random generator's stream this is the same in every version of
-    every library, and a class's place does not depend on other super-categories.
+    The classes of a super-category are sorted by the SHA-256 of "seed:label", and the first half is the test set.
+    Unlike a random generator, this gives the same split with every version of every library, and a class's position
+    does not depend on other super-categories.
     """
     groups, codes = np.unique(images.super_labels, return_inverse=True)
     pairs = np.unique(np.column_stack([images.labels, codes]), axis=0)
     labels, counts = np.unique(pairs[:, 0], return_counts=True)
     doubtful = [*labels[counts > 1].tolist(), *pairs[groups[pairs[:, 1]] == "", 0].tolist()]
     if doubtful:
-        found = sorted(set(images.super_labels[images.labels == doubtful[0]].tolist()))
+        several = sorted(set(images.super_labels[images.labels == doubtful[0]].tolist()))
         raise UserError(
-            f"The scheme halves_by_super_label needs one super-label for every class, but the class {doubtful[0]} has "
-            f"{', '.join(map(repr, found))}: choose another scheme, or give the dataset's index super-labels."
+            f"Split scheme 'halves_by_super_label' needs one super-label per class, but class {doubtful[0]} has "
+            f"{', '.join(map(repr, several))}: choose another scheme, or correct the super-labels of the dataset."
         )
     test = []
     for group in range(len(groups)):
@@ -190,17 +194,20 @@ def halves_by_super_label(images: Images, options: dict) -> list[Roles]:
         members.sort(key=lambda label: hashlib.sha256(f"{options['seed']}:{label}".encode()).digest())
         test += members[: len(members) // 2]
     if not test:
-        raise UserError("The scheme halves_by_super_label leaves no class to test on: no super-label has two classes.")
+        raise UserError(
+            "Split scheme 'halves_by_super_label' leaves no class to test on, because no super-label has two classes: "
+            "choose another scheme."
+        )
     tested = np.isin(images.labels, test)
     return [{"train": np.flatnonzero(~tested), "test": np.flatnonzero(tested)}]
 
 
 def seen_unseen(images: Images, options: dict) -> list[Roles]:
-    """Queries of classes that are trained on and of classes that are not, against one index of all classes.
+    """Queries of seen (trained) and of unseen classes, against one index of all classes.
 
-    The first half of the classes is seen, the second unseen. Of every class the first ``index_shots`` images (in the
-    order of the dataset's index) are indexed, the next ``query_shots`` are queries, and the rest is for training
-    (seen classes) or is a test set of its own (unseen classes).
+    The first half of the classes is seen, the second unseen. Of every class, the first ``index_shots`` images (in the
+    order of the dataset's index) are indexed, and the next ``query_shots`` images are queries. The remaining images are
+    for training (seen classes) or form a separate test set (unseen classes).
     """
     index_shots, query_shots = options["index_shots"], options["query_shots"]
     seen = _seen(images, "seen_unseen")
@@ -208,17 +215,17 @@ def seen_unseen(images: Images, options: dict) -> list[Roles]:
     if counts.min() < index_shots + query_shots:
         fewest = counts.argmin()
         raise UserError(
-            f"The scheme seen_unseen needs {index_shots} + {query_shots} images of every class, but the class "
-            f"{classes[fewest]} has {counts[fewest]}: lower `index_shots` or `query_shots`."
+            f"Split scheme 'seen_unseen' needs {index_shots} + {query_shots} images of every class, but class "
+            f"{classes[fewest]} has only {counts[fewest]}: lower 'index_shots' or 'query_shots'."
         )
-    place = np.empty(len(images.labels), dtype=np.int64)  # of an image among those of its class
+    place = np.empty(len(images.labels), dtype=np.int64)  # position of an image within its class
     place[np.argsort(images.labels, kind="stable")] = np.arange(len(place)) - np.repeat(
         np.cumsum(counts) - counts, counts
     )
     indexed, asked = place < index_shots, (place >= index_shots) & (place < index_shots + query_shots)
     rest = ~indexed & ~asked
     if not (rest & seen).any():
-        raise UserError("The scheme seen_unseen leaves no image to train on: lower `index_shots` or `query_shots`.")
+        raise UserError("Split scheme 'seen_unseen' leaves no image to train on: lower 'index_shots' or 'query_shots'.")
     roles = {
         "train": rest & seen,
         "test": rest & ~seen,
@@ -230,10 +237,10 @@ def seen_unseen(images: Images, options: dict) -> list[Roles]:
 
 
 def _seen(images: Images, scheme: str) -> np.ndarray:
-    """Which images are of the first half of the classes."""
+    """A mask of the images in the first half of the classes."""
     classes = images.classes
     if len(classes) < 2:
-        raise UserError(f"The scheme {scheme} needs at least 2 classes, not {len(classes)}.")
+        raise UserError(f"Split scheme '{scheme}' needs at least 2 classes, found {len(classes)}.")
     return np.isin(images.labels, classes[: len(classes) // 2])
 
 
@@ -261,8 +268,8 @@ def _note_single_images(labels: np.ndarray) -> None:
     singles = values[counts == 1]
     if len(singles):
         log.warning(
-            "%d of %d classes have one image only (the first is label %d): such an image can be retrieved, "
-            "but nothing can be retrieved for it.",
+            "%d of %d classes have only one image (the first is label %d): such an image can be retrieved, "
+            "but has no correct match as a query.",
             len(singles), len(values), singles[0],
         )  # fmt: skip
 
@@ -271,31 +278,35 @@ def _note_single_images(labels: np.ndarray) -> None:
 
 
 def read_split(path: str | Path, fold: int) -> dict[str, np.ndarray]:
-    """One fold of a split file: the image numbers of each role, checked to be such, and against their hashes."""
+    """The image numbers of each role in one fold of a split file, checked against their hashes."""
     split = read_json(path)
     folds = split.get("folds") if isinstance(split, dict) else None
     if not isinstance(folds, list) or not all(isinstance(roles, dict) and roles for roles in folds):
         raise UserError(f"{path} is not a split file: delete it and run again.")
     if not 0 <= fold < len(folds):
-        raise UserError(f"{path} has {len(folds)} folds, so there is no fold {fold}.")
+        raise UserError(f"{path} has no fold {fold}, only {len(folds)} folds: delete it and run again.")
     hashes = split.get("sha256", folds)
-    if not isinstance(hashes, list) or len(hashes) != len(folds) or not all(isinstance(own, dict) for own in hashes):
+    if (
+        not isinstance(hashes, list)
+        or len(hashes) != len(folds)
+        or not all(isinstance(roles, dict) for roles in hashes)
+    ):
         raise UserError(f"{path} is not a split file: delete it and run again.")
     for role, images in folds[fold].items():
         where = f"'{role}' of fold {fold} in {path}"
         if not isinstance(images, list) or not all(type(image) is int and image >= 0 for image in images):
             raise UserError(f"{where} is not a list of image numbers: delete the file and run again.")
         if len(set(images)) != len(images):
-            raise UserError(f"{where} repeats an image: delete the file and run again.")
+            raise UserError(f"{where} has an image twice: delete the file and run again.")
         if "sha256" in split and list_sha256(images) != hashes[fold].get(role):
             raise UserError(f"{where} has changed since it was made (checksum): delete the file and run again.")
     return {role: np.array(images, dtype=np.int64) for role, images in folds[fold].items()}
 
 
 def searched(roles: Collection[str], role: str) -> tuple[str, ...]:
-    """The role whose images are searched among themselves, or the two of queries and of the gallery they search.
+    """The role whose images search each other, or the roles of the queries and of the gallery that they search.
 
-    ``test`` is ``query`` and ``gallery`` in splits that have these instead (In-Shop).
+    In splits with ``query`` and ``gallery`` instead of ``test`` (In-Shop), these two stand for ``test``.
     """
     if role in roles:
         return (role,)
@@ -305,23 +316,23 @@ def searched(roles: Collection[str], role: str) -> tuple[str, ...]:
 
 
 def embedded(roles: Collection[str]) -> tuple[str, ...]:
-    """The roles that are embedded once a run has ended: what is searched, and queries with the index they search."""
+    """The roles to embed after a run: those of :func:`searched`, and the index with its seen and unseen queries."""
     queries = tuple(role for role in ("index", "seen_queries", "unseen_queries") if role in roles)
     return (*searched(roles, "test"), *queries)
 
 
 PAIRED_IMAGES = 20_000
-"""So many are enough for distances of pairs: there are 200 million."""
+"""Enough images for a distribution of pair distances: they form 200 million pairs."""
 
 
 def paired_training_images(fold: Roles, labels: np.ndarray) -> np.ndarray:
-    """The training images of a fold whose pairs are shown: all, or of many whole classes."""
+    """The training images for the distribution of pair distances: all, or a subset of whole classes if many."""
     train = np.asarray(fold["train"], np.int64)
     return train[spread_classes(labels[train], PAIRED_IMAGES)]
 
 
 def spread_classes(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Positions of the images of whole classes, evenly spread over the labels, about ``limit`` of them or all."""
+    """Positions of about ``limit`` images (or of all, if fewer): whole classes, evenly spread over the labels."""
     classes, counts = np.unique(labels, return_counts=True)
     if len(labels) <= limit:
         return np.arange(len(labels))
@@ -331,7 +342,7 @@ def spread_classes(labels: np.ndarray, limit: int) -> np.ndarray:
 
 
 def check_disjoint(split: dict, labels: Iterable[int]) -> None:
-    """Refuse a split in which an image has two roles, or a class two roles that the scheme keeps apart, in one fold."""
+    """Refuse a split with an image in two roles of a fold, or a class in two roles that must not share classes."""
     labels = np.asarray(labels)
     scheme = SCHEMES.get(split.get("scheme", {}).get("scheme"))
     share = scheme.share if scheme else ()
@@ -340,12 +351,13 @@ def check_disjoint(split: dict, labels: Iterable[int]) -> None:
         for members in images.values():
             if len(members) and members.max() >= len(labels):
                 raise UserError(
-                    f"Fold {number} names image {members.max()}, but the index has only {len(labels)} images."
+                    f"Fold {number} of the split has image {members.max()}, "
+                    f"but the index has only {len(labels)} images."
                 )
         for one, other in combinations(images, 2):
             common = np.intersect1d(images[one], images[other])
             if len(common):
-                raise UserError(f"Fold {number} has the image {common[0]} in '{one}' and in '{other}'.")
+                raise UserError(f"Fold {number} of the split has image {common[0]} in both '{one}' and '{other}'.")
             common = np.intersect1d(labels[images[one]], labels[images[other]])
             if len(common) and frozenset((one, other)) not in share:
-                raise UserError(f"Fold {number} has the class {common[0]} in '{one}' and in '{other}'.")
+                raise UserError(f"Fold {number} of the split has class {common[0]} in both '{one}' and '{other}'.")

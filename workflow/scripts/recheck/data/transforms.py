@@ -1,13 +1,13 @@
-"""What happens to an image between the pack and the network: cropping, flipping, resizing, on uint8.
+"""Transforms from packed images to network inputs: crop, flip and resize uint8 pixels.
 
 A transform is a list of steps from a protocol's YAML, for example::
 
     - random_resized_crop: {size: 64, scale: [0.5, 1], ratio: [0.75, 1.333]}
     - horizontal_flip: {p: 0.5}
 
-All randomness comes from the generator that is passed with the image, so that an augmentation is a function
-of (seed, epoch, position). Results and distributions are torchvision's; it is not imported, because that alone takes
-as long as a short run. Normalising belongs to the backbones.
+All randomness comes from the generator passed with the image, so an augmentation depends only on seed, epoch and
+position. Results and distributions match torchvision, which is not imported because its import takes as long as a short
+run. The backbones normalise.
 """
 
 import inspect
@@ -29,10 +29,10 @@ BY_TORCH = ("bilinear", "bicubic", "nearest")
 BY_PILLOW = {"area": "BOX", "lanczos": "LANCZOS"}
 INTERPOLATIONS = (*BY_TORCH, *BY_PILLOW)
 ANY_OF = ("nearest", "bilinear", "bicubic", "area", "lanczos")
-"""What ``interpolation: random`` draws from."""
+"""The choices of ``interpolation: random``."""
 
 with warnings.catch_warnings():
-    # PyTorch says once in a process that a tensor of a read-only array could be written to
+    # PyTorch warns once per process that a tensor made from a read-only array could be written to
     warnings.simplefilter("ignore")
     torch.from_numpy(np.frombuffer(b"0", np.uint8))
 
@@ -40,7 +40,7 @@ with warnings.catch_warnings():
 class Compose:
     """(height, width, 3) uint8 array → (3, height', width') uint8 tensor.
 
-    The array is not copied: only what a step takes of it is read, straight from the memory map. No step writes to it.
+    The array is not copied: steps read only the pixels they need from the memory map, and never write to it.
     """
 
     def __init__(self, steps: list[Step]):
@@ -54,11 +54,11 @@ class Compose:
 
 
 class Resize:
-    """To an exact [height, width], or the shorter side to a length, keeping the shape."""
+    """Resize to an exact [height, width], or resize the shorter side and keep the aspect ratio."""
 
     def __init__(self, shorter: int | None = None, exact: list[int] | None = None, interpolation: str = "bilinear"):
         if (shorter is None) == (exact is None):
-            raise UserError("The transform 'resize' needs either `shorter` or `exact`.")
+            raise UserError("Transform 'resize' needs exactly one of the keys 'shorter' and 'exact'.")
         self.shorter = None if shorter is None else _whole("resize", "shorter", shorter)
         self.exact = None if exact is None else _pair("resize", "exact", exact, whole=True)
         self.interpolation = _mode("resize", interpolation)
@@ -72,7 +72,7 @@ class Resize:
 
 
 class CenterCrop:
-    """The middle square; an image that is smaller is padded with black."""
+    """The central square; smaller images are padded with black."""
 
     def __init__(self, size: int):
         self.size = _whole("center_crop", "size", size)
@@ -84,7 +84,7 @@ class CenterCrop:
 
 
 class RandomCrop:
-    """A square anywhere in the image; one that is smaller is padded with black."""
+    """A square at a random position; smaller images are padded with black."""
 
     def __init__(self, size: int):
         self.size = _whole("random_crop", "size", size)
@@ -96,7 +96,7 @@ class RandomCrop:
 
 
 class RandomResizedCrop:
-    """A random part (uniform in area, log-uniform in width / height) resized to a square.
+    """A random crop (uniform in area, log-uniform in aspect ratio), resized to a square.
 
     ``interpolation: random`` draws one of nearest, bilinear, bicubic, area and lanczos for each image.
     """
@@ -108,7 +108,7 @@ class RandomResizedCrop:
         self.interpolation = _mode("random_resized_crop", interpolation, (*INTERPOLATIONS, "random"))
 
     def box(self, height: int, width: int, generator: torch.Generator) -> tuple[int, int, int, int]:
-        """Top, left, height, width. Ten tries to fit, then the largest middle part with an allowed shape."""
+        """Top, left, height and width of a crop: up to ten random tries, then the largest central one allowed."""
         log_ratio = (math.log(self.ratio[0]), math.log(self.ratio[1]))
         for _ in range(10):
             area = height * width * _uniform(*self.scale, generator)
@@ -135,7 +135,7 @@ class RandomResizedCrop:
 class HorizontalFlip:
     def __init__(self, p: float):
         if not _is_number(p) or not 0 <= p <= 1:
-            raise UserError(f"The transform 'horizontal_flip' needs a probability `p` from 0 to 1, not {p!r}.")
+            raise UserError(f"'p' of transform 'horizontal_flip' must be a probability from 0 to 1, found {p!r}.")
         self.p = p
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -143,26 +143,26 @@ class HorizontalFlip:
 
 
 def build(spec: list[dict]) -> Transform:
-    """A transform from its YAML; it can be pickled and holds no state."""
+    """A stateless, picklable transform from its YAML."""
     if not isinstance(spec, list) or not all(isinstance(step, dict) and len(step) == 1 for step in spec):
-        raise UserError(f"A transform is a list of single steps such as `- center_crop: {{size: 227}}`, not {spec!r}.")
+        raise UserError(f"A transform must be a list of steps such as `- center_crop: {{size: 227}}`, found {spec!r}.")
     return Compose([_step(*next(iter(step.items()))) for step in spec])
 
 
 def _step(name: str, options: dict | None) -> Step:
     if name not in parts.names("transform"):
-        raise UserError(f"There is no transform '{name}': {nearest(str(name), parts.names('transform'))}.")
+        raise UserError(f"Unknown transform '{name}'; {nearest(str(name), parts.names('transform'))}.")
     options = {} if options is None else options
     if not isinstance(options, dict):
-        raise UserError(f"The transform '{name}' needs its options as keys, e.g. `{{size: 64}}`, not {options!r}.")
+        raise UserError(f"The options of transform '{name}' must be keys, e.g. `{{size: 64}}`, found {options!r}.")
     cls = parts.find(name, "transform")
     parameters = inspect.signature(cls).parameters
     for key in options:
         if key not in parameters:
-            raise UserError(f"The transform '{name}' has no key '{key}': {nearest(str(key), parameters)}.")
+            raise UserError(f"Unknown key '{key}' of transform '{name}'; {nearest(str(key), parameters)}.")
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in options:
-            raise UserError(f"The transform '{name}' needs the key '{key}'.")
+            raise UserError(f"Transform '{name}' needs the key '{key}'.")
     return cls(**options)
 
 
@@ -182,7 +182,7 @@ def _resized(pixels: torch.Tensor, size: list[int], mode: str) -> torch.Tensor:
 
 
 def _resized_by_pillow(pixels: torch.Tensor, size: list[int], filter_name: str) -> torch.Tensor:
-    """What torch has no filter for: whole numbers throughout, so that the same bits come out everywhere."""
+    """Resized by a filter that torch lacks; Pillow uses integers throughout, so results are identical everywhere."""
     from PIL import Image
 
     image = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
@@ -205,20 +205,20 @@ def _is_number(value: Any) -> bool:
 
 def _whole(step: str, key: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"The transform '{step}' needs a number of pixels as `{key}`, not {value!r}.")
+        raise UserError(f"'{key}' of transform '{step}' must be a whole number of pixels, found {value!r}.")
     return value
 
 
 def _pair(step: str, key: str, value: Any, whole: bool = False) -> list:
     valid = (
-        isinstance(value, (list, tuple)) and len(value) == 2 and all(_is_number(part) and part > 0 for part in value)
+        isinstance(value, (list, tuple)) and len(value) == 2 and all(_is_number(item) and item > 0 for item in value)
     )
     if not valid or (not whole and value[0] > value[1]):
-        raise UserError(f"The transform '{step}' needs two numbers above 0 as `{key}`, e.g. [0.5, 1], not {value!r}.")
-    return [_whole(step, key, part) for part in value] if whole else [float(part) for part in value]
+        raise UserError(f"'{key}' of transform '{step}' must be two numbers above 0, e.g. [0.5, 1], found {value!r}.")
+    return [_whole(step, key, item) for item in value] if whole else [float(item) for item in value]
 
 
 def _mode(step: str, name: str, known: tuple[str, ...] = INTERPOLATIONS) -> str:
     if name not in known:
-        raise UserError(f"The transform '{step}' has no interpolation '{name}': {nearest(str(name), known)}.")
+        raise UserError(f"Unknown interpolation '{name}' of transform '{step}'; {nearest(str(name), known)}.")
     return name

@@ -1,1 +1,1 @@
-"""Exact retrieval metrics of embeddings."""
+"""Exact retrieval metrics for embeddings."""

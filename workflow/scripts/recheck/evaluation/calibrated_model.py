@@ -1,23 +1,23 @@
-"""A trained model with the distance up to which its nearest neighbours are believed, for images of any origin.
+"""A trained model with a calibrated distance threshold, for use on any images.
 
     model = CalibratedModel.load("results/calibration/cars196/circle_loss/seed0")
     model.compare("a.jpg", "b.jpg")                      # Comparison(distance=0.12, threshold=0.21, same=True)
-    model.nearest("a.jpg", Path("photos").glob("*.jpg"))  # five of Match(path, distance, accepted), nearest first
+    model.nearest("a.jpg", Path("photos").glob("*.jpg"))  # five Match(path, distance, accepted), nearest first
 
-**What a threshold means.** It was calibrated on the *nearest* image of an index: of the queries whose nearest
-neighbour was accepted, ``precision`` is the share for which that neighbour was of the right class. So it speaks of the
-first place of a search, in an index about as dense as the study's, which had images of every query's class. Two
-arbitrary images are another question: most such pairs are of different classes, and the share of right ones among the
-accepted is not the precision, nor is the share of accepted ones among the right the recall. The same holds for later
-places of a search, and for queries whose class the searched images do not have: how many of these are accepted was not
-measured.
+**Meaning of a threshold.** It was calibrated on the *nearest* image in an index. ``precision`` is the share of accepted
+nearest neighbours that have the query's class. It therefore applies to the first result of a search, in an index about
+as dense as the study's, which contained images of every query's class. Precision and recall do not apply to
 
-**Which threshold.** A user's classes were not trained on, so ``unseen_queries`` is the default; ``seen_queries`` is
-for images of the training classes, and a number is a distance of one's own.
+- two arbitrary images, because most such pairs are of different classes;
+- later results of a search;
+- queries whose class is missing from the searched images (how many of these are accepted was not measured).
 
-**Which embedding.** Files are decoded, resized and cropped by the functions that made the study's packs and batches.
-The network always gets batches of one size, the last filled up, because the last bits of a product depend on the size
-of the matrices: so an embedding is a function of the image alone, and copies of an image have the same one.
+**Choice of the threshold.** The default is ``unseen_queries``, because the model was not trained on the user's classes.
+``seen_queries`` is for images of the training classes. A number is used as the distance itself.
+
+**Embeddings.** Files are decoded, resized and cropped by the same functions as in the study. The network always gets
+batches of one size, with the last one filled up, because the last bits of a matrix product depend on its size. So an
+embedding depends only on the image, and copies of an image have identical embeddings.
 """
 
 import math
@@ -51,14 +51,14 @@ Skipped = Callable[[Path, str], None]
 
 @dataclass(frozen=True)
 class Threshold(CutPoint):
-    """The best threshold of a set of queries: what the set is called, and how many they were."""
+    """Best threshold of a query set, with the set's name and number of queries."""
 
     queries: int
     name: str
 
 
 class Comparison(NamedTuple):
-    """Whether two images are taken to be of the same class: if their distance is at most the threshold."""
+    """Whether two images are considered the same class: ``same`` if the distance is at most the threshold."""
 
     distance: float
     threshold: float
@@ -66,7 +66,7 @@ class Comparison(NamedTuple):
 
 
 class Match(NamedTuple):
-    """One of the nearest images, and whether it is near enough."""
+    """One of the nearest images, and whether its distance is at most the threshold."""
 
     path: Path
     distance: float
@@ -75,7 +75,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """From an image file to the pixels that the network sees, as in the study."""
+    """Steps from an image file to the network's input, as in the study."""
 
     reading: Reading
     resize: Resize
@@ -83,7 +83,7 @@ class Preparation:
 
 
 class CalibratedModel:
-    """What ``calibration.json`` describes; made by :meth:`load`."""
+    """Model and thresholds described by a ``calibration.json``; create it with :meth:`load`."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class CalibratedModel:
 
     @classmethod
     def load(cls, path: Pathlike, device: str | torch.device = "cpu", own_code: bool = False) -> "CalibratedModel":
-        """From a run's folder, or its calibration.json; the model is refused unless it is the one calibrated.
+        """Calibrated model from a run's folder or its calibration.json; refuses a model that has changed since.
 
-        Nothing of the files is run, except, if ``own_code`` allows it, the ``module:name`` that the model names.
+        No code in the files is run, except a ``module:name`` of the model if ``own_code`` allows it.
         """
         path, device = Path(path), _device(device)
         source = path / NAME if path.is_dir() else path
         if not source.is_file() or source.suffix != ".json":
             raise UserError(
-                f"There is no {NAME} at {path}: give the folder of a calibrated run, such as "
+                f"Found no {NAME} at {path}: pass the folder of a calibrated run, such as "
                 "results/calibration/cars196/circle_loss/seed0."
             )
         about = _Entries(read_json(source), source)
@@ -115,21 +115,21 @@ class CalibratedModel:
         file = source.parent / about.take("model", str)
         expected = about.take("model_sha256", str)
         if not file.is_file():
-            raise UserError(f"{source} is about the model {file}, and there is no such file.")
+            raise UserError(f"{source} describes the model {file}, which does not exist: run the study again.")
         if sha256(file) != expected:
-            raise UserError(f"{file} is not the model that {source} was made with (sha256): run the study again.")
+            raise UserError(f"{file} is not the model that {source} describes (sha256 differs): run the study again.")
         return cls(load_any(file, device, own_code), preparation, thresholds, device, about.values)
 
     def embed(self, paths: Iterable[Pathlike]) -> np.ndarray:
-        """Embeddings of image files, (files, dim) float32 of length 1; all files that can't be read are named."""
+        """Embeddings of image files, (files, dim) float32 of length 1; the error names every unreadable file."""
         return self._embed(paths)[0]
 
     def compare(self, a: Pathlike, b: Pathlike, threshold: str | float = UNSEEN) -> Comparison:
-        """Whether two images are near enough to be of the same class; see above what that can be relied on for."""
+        """Whether two images are near enough to be the same class; the module's docstring states the limits of this."""
         limit = self.distance(threshold)
         first, second = self.embed([a, b])
-        found = neighbours(first[None], second[None], np.zeros(1), 1).distances[0, 0]
-        return Comparison(float(found), limit, bool(is_accepted(found, limit)))
+        distance = neighbours(first[None], second[None], np.zeros(1), 1).distances[0, 0]
+        return Comparison(float(distance), limit, bool(is_accepted(distance, limit)))
 
     def nearest(
         self,
@@ -139,18 +139,18 @@ class CalibratedModel:
         threshold: str | float = UNSEEN,
         skipped: Skipped | None = None,
     ) -> list[Match]:
-        """The ``count`` nearest images by exact search, nearest first, ties in the order of ``paths``.
+        """``count`` nearest images by exact search, nearest first; ties keep the order of ``paths``.
 
-        A file that can't be read is an error, or, if ``skipped`` is given, reported to it and left out.
+        An unreadable file is an error, unless ``skipped`` is given: it is then called with the file and the reason.
         """
         limit = self.distance(threshold)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise UserError(f"The number of nearest images is a whole number above 0, not {count!r}.")
-        asked = self.embed([query])
+            raise UserError(f"'count', the number of nearest images, must be a whole number from 1, found {count!r}.")
+        embedding = self.embed([query])
         index, files = self._embed(paths, skipped)
         if not files:
             return []
-        places, distances = neighbours(asked, index, np.arange(len(files)), count)
+        places, distances = neighbours(embedding, index, np.arange(len(files)), count)
         accepted = is_accepted(distances, limit)
         return [
             Match(files[place], float(distance), bool(near))
@@ -158,33 +158,33 @@ class CalibratedModel:
         ]
 
     def threshold(self, name: str) -> Threshold:
-        """The calibrated threshold of that name; ``seen`` and ``unseen`` are enough."""
+        """Calibrated threshold by name; ``seen`` and ``unseen`` are short forms."""
         full = SHORT.get(name, name)
         if full not in self.thresholds:
             known = {short for short, long in SHORT.items() if long in self.thresholds} | {*self.thresholds}
-            raise UserError(f"There is no threshold '{name}'; {nearest(name, known)}, or a distance such as 0.3.")
+            raise UserError(f"Unknown threshold '{name}'; {nearest(name, known)}, or a distance such as 0.3.")
         return self.thresholds[full]
 
     def distance(self, threshold: str | float) -> float:
-        """The distance of a threshold by its name, or of one's own."""
+        """Distance of a threshold, given by name or as a number."""
         if isinstance(threshold, str):
             return self.threshold(threshold).distance
         if not _is_number(threshold) or not 0 <= threshold <= FARTHEST:
-            raise UserError(f"A threshold is a cosine distance from 0 to 2, not {threshold!r}.")
+            raise UserError(f"'threshold' must be a cosine distance from 0 to 2, found {threshold!r}.")
         return float(threshold)
 
     @torch.inference_mode()
     def _embed(self, paths: Iterable[Pathlike], skipped: Skipped | None = None) -> tuple[np.ndarray, list[Path]]:
-        """Embeddings of the files that can be read, and these files."""
+        """Embeddings of the readable files, and these files."""
         paths = [Path(path) for path in paths]
-        generator = torch.Generator()  # as for the study's embeddings
+        generator = torch.Generator()  # same as for the study's embeddings
         rows, files, batch, broken = [np.empty((0, self.model.dim), np.float32)], [], [], []
         with Progress(total=len(paths), desc="embed", unit="img", disable=len(paths) <= BATCH) as bar:
             for path in paths:
                 bar.update()
                 try:
                     image = decode(path, self.preparation.resize, self.preparation.reading)
-                except Exception as error:  # Pillow's readers raise almost anything on files that are damaged
+                except Exception as error:  # Pillow raises almost anything for damaged files
                     broken.append((path, reason(error)))
                     continue
                 pixels = self.preparation.transform(image, generator)
@@ -207,12 +207,12 @@ class CalibratedModel:
 
 
 class _Entries:
-    """The entries of calibration.json, with a sentence for each that is missing or of another kind."""
+    """Entries of calibration.json; a missing entry or one of the wrong type is a UserError."""
 
     def __init__(self, values: Any, source: Path, where: str = ""):
         self.source, self.where = source, where
         if not isinstance(values, dict):
-            raise UserError(f"{self._name(where)} is no list of keys and values: run the study again.")
+            raise UserError(f"{self._name(where)} must be a mapping of keys to values: run the study again.")
         self.values = values
 
     def take(self, key: str, kind: type | tuple[type, ...]) -> Any:
@@ -220,7 +220,7 @@ class _Entries:
             raise UserError(f"{self.source} has no '{self.where}{key}': run the study again.")
         value = self.values[key]
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise UserError(f"{self._name(self.where + key)} can't be {value!r}: run the study again.")
+            raise UserError(f"{self._name(self.where + key)} has the invalid value {value!r}: run the study again.")
         return value
 
     def below(self, key: str) -> "_Entries":
@@ -231,9 +231,9 @@ class _Entries:
 
 
 def _thresholds(about: _Entries) -> dict[str, Threshold]:
-    """All sets of queries that have one; which of them is needed is not known yet."""
+    """Thresholds of all query sets in the file."""
     sets = about.below("thresholds")
-    found = {}
+    thresholds = {}
     for name in sets.values:
         entries = sets.below(name)
         values = {
@@ -241,9 +241,11 @@ def _thresholds(about: _Entries) -> dict[str, Threshold]:
         }
         for key, value in values.items():
             if not _is_number(value) or value < 0:
-                raise UserError(f"'thresholds.{name}.{key}' of {about.source} can't be {value!r}: run the study again.")
-        found[name] = Threshold(**values, name=name)
-    return found
+                raise UserError(
+                    f"'thresholds.{name}.{key}' of {about.source} has the invalid value {value!r}: run the study again."
+                )
+        thresholds[name] = Threshold(**values, name=name)
+    return thresholds
 
 
 def _preparation(about: _Entries) -> Preparation:
@@ -254,19 +256,19 @@ def _preparation(about: _Entries) -> Preparation:
     except (KeyError, TypeError, ValueError):
         understood = False
     if not understood:
-        raise UserError(f"'transforms.resize' of {about.source} can't be {resize!r}: run the study again.")
+        raise UserError(f"'transforms.resize' of {about.source} has the invalid value {resize!r}: run the study again.")
     return Preparation(reading_of(about.below("images").values), resize, transforms.build(steps.take("eval", list)))
 
 
 def _device(name: str | torch.device) -> torch.device:
-    """As in training, float32 means float32 on a GPU too."""
+    """Device by name; on a GPU, TF32 is switched off as in training."""
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"There is no device '{name}': use cpu or cuda.") from None
+        raise UserError(f"Unknown device '{name}': use 'cpu' or 'cuda'.") from None
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            raise UserError("PyTorch sees no GPU here: use the device cpu.")
+            raise UserError(f"Device '{name}' needs a GPU, but PyTorch sees none: use 'cpu'.")
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return device
 

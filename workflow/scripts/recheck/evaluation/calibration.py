@@ -1,14 +1,14 @@
-"""Up to which distance to believe a nearest neighbour.
+"""Choose the distance threshold up to which a nearest neighbour is accepted.
 
 A query is *right* if its nearest neighbour in the index has its label, and *accepted* at a threshold t if that
-neighbour is not farther than t. Right and accepted queries are true positives (TP), wrong and accepted ones false
-positives (FP), right and rejected ones false negatives (FN), wrong and rejected ones true negatives (TN). Then
+neighbour is not farther than t. Queries that are right and accepted are true positives (TP), wrong and accepted are
+false positives (FP), right and rejected are false negatives (FN), wrong and rejected are true negatives (TN). Then
 
     precision = TP / (TP + FP),  recall = TP / (TP + FN),  F1 = 2 TP / (2 TP + FP + FN),
     binary accuracy = TP / queries,  accuracy = (TP + TN) / queries,  and 0 / 0 = 0.
 
-Recall is of the queries that can be right at all, so accepting everything has recall 1. ``binary_accuracy`` is what
-TensorFlow Similarity calls by that name, precision times the share of accepted queries; ``accuracy`` is the usual one.
+Recall refers to the right queries only, so accepting everything gives recall 1. ``binary_accuracy`` is TensorFlow
+Similarity's name for precision times the share of accepted queries; ``accuracy`` is the usual accuracy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ from recheck.errors import UserError, nearest
 from recheck.evaluation.search import Search
 
 MATHS = ("fixed", "legacy")
-DECIMALS = 8  # of distances
-LEGACY_DECIMALS = 2  # of F1
+DECIMALS = 8  # for distances
+LEGACY_DECIMALS = 2  # for F1
 
 
 class Neighbours(NamedTuple):
@@ -34,7 +34,7 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What accepting up to each distance gives: columns of one length, by rising distance."""
+    """Table of thresholds, sorted by distance, with the metrics of accepting neighbours up to each distance."""
 
     distance: np.ndarray
     value: np.ndarray
@@ -63,7 +63,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class CutPoint:
-    """One threshold and what it gives; ``value`` is what it was chosen by."""
+    """A threshold and its metrics; ``value`` is the metric by which it was chosen."""
 
     value: float
     distance: float
@@ -76,13 +76,13 @@ class CutPoint:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The best threshold of a set of queries, and the table it was chosen from."""
+    """Best threshold of a query set, and the table it was chosen from."""
 
     optimal: CutPoint
     thresholds: Thresholds
 
     def as_json(self) -> dict[str, Any]:
-        """The block ``calibration`` of evaluation.json, as published: it knows no usual accuracy."""
+        """Block ``calibration`` of evaluation.json in the published format, which has no usual accuracy."""
         values = asdict(self.optimal)
         del values["accuracy"]
         return {"method": "optimal", **values}
@@ -91,9 +91,9 @@ class Calibration:
 def neighbours(
     queries: np.ndarray, index: np.ndarray, index_labels: np.ndarray, k: int, device: str = "cpu"
 ) -> Neighbours:
-    """The k nearest of the index by exact search; embeddings have length 1 already.
+    """k nearest images of the index by exact search. Embeddings must have length 1.
 
-    Distances are max(0, 1 − q·e), summed in float64 and kept as float32.
+    Distances are max(0, 1 − q·e), summed in float64 and stored as float32.
     """
     queries, index = np.asarray(queries), np.asarray(index)
     found = Search(index, device).nearest(queries, k)
@@ -105,27 +105,27 @@ def neighbours(
 
 
 def recall_at(labels: np.ndarray, found: Neighbours, ks: Sequence[int]) -> dict[str, float]:
-    """R@k: the share of queries with their label among the k nearest."""
+    """R@k: share of queries with their label among the k nearest neighbours."""
     labels = np.asarray(labels)
     if len(labels) == 0:
-        raise UserError("There are no queries: R@k is not defined.")
+        raise UserError("R@k needs at least one query, found none.")
     if max(ks) > found.labels.shape[1]:
-        raise UserError(f"R@{max(ks)} needs {max(ks)} neighbours of each query, not {found.labels.shape[1]}.")
+        raise UserError(f"R@{max(ks)} needs {max(ks)} neighbours per query, found {found.labels.shape[1]}.")
     hits = found.labels == labels[:, None]
     return {f"R@{k}": float(hits[:, :k].any(axis=1).mean()) for k in ks}
 
 
 def calibrate(labels: np.ndarray, found: Neighbours, maths: str = "fixed") -> Calibration:
-    """The threshold of the largest F1.
+    """Threshold with the largest F1.
 
-    ``fixed``: over all thresholds; of several with the same F1 the largest distance. ``value`` is that F1.
+    ``fixed`` searches all thresholds; if several have the same F1, the largest distance wins. ``value`` is that F1.
 
-    ``legacy``: as TensorFlow Similarity did when its benchmark was published. From the largest distance down, a
-    threshold is recorded if its F1, rounded to 2 decimals, is *less* than the last one recorded; the best is chosen
-    among these, so it is always the largest distance: everything is accepted. ``value`` is the rounded F1.
+    ``legacy`` reproduces TensorFlow Similarity at the time of its benchmark. It walks down from the largest distance
+    and records a threshold only if its F1, rounded to 2 decimals, is *less* than the last one recorded. The best
+    recorded threshold is therefore always the largest distance, which accepts everything. ``value`` is the rounded F1.
     """
     if maths not in MATHS:
-        raise UserError(f"'maths' of the calibration can't be {maths!r}: {nearest(str(maths), MATHS)}.")
+        raise UserError(f"Unknown value {maths!r} for 'maths' of the calibration; {nearest(str(maths), MATHS)}.")
     table = threshold_table(labels, found)
     if maths == "legacy":
         table = _recorded(table)
@@ -134,9 +134,9 @@ def calibrate(labels: np.ndarray, found: Neighbours, maths: str = "fixed") -> Ca
 
 
 def threshold_table(labels: np.ndarray, found: Neighbours) -> Thresholds:
-    """All thresholds at which something changes: the distances of nearest neighbours, once each.
+    """Table of all thresholds that matter: the distinct distances of nearest neighbours.
 
-    They are rounded to 8 decimals first, in float32 like the original's, so that its thresholds are met to the bit.
+    Distances are rounded to 8 decimals in float32, as in the original, so that its thresholds are matched to the bit.
     """
     right, distances = matches(labels, found)
     distances = np.round(distances.astype(np.float32), DECIMALS)
@@ -164,30 +164,35 @@ def threshold_table(labels: np.ndarray, found: Neighbours) -> Thresholds:
 
 
 def matches(labels: np.ndarray, found: Neighbours) -> tuple[np.ndarray, np.ndarray]:
-    """Of each query, whether it is right, and the distance of its nearest neighbour."""
+    """Whether each query is right, and the distance of its nearest neighbour."""
     labels, near, distances = (np.asarray(values) for values in (labels, *found))
     if labels.ndim != 1 or near.ndim != 2 or near.shape != distances.shape or len(near) != len(labels):
         raise UserError(
-            f"There are labels of shape {labels.shape} and neighbours with labels of shape {near.shape} and distances "
-            f"of shape {distances.shape}: (queries,) and twice (queries, k) are needed."
+            "Labels must have shape (queries,), and labels and distances of neighbours (queries, k), found "
+            f"{labels.shape}, {near.shape} and {distances.shape}."
         )
     if near.size == 0:
-        raise UserError(f"There are {len(labels)} queries with {near.shape[1]} neighbours each: nothing to calibrate.")
+        raise UserError(
+            f"Calibration needs queries and neighbours, found {len(labels)} queries with {near.shape[1]} neighbours "
+            "each."
+        )
     if not np.isfinite(distances[:, 0]).all():
         query = int(np.flatnonzero(~np.isfinite(distances[:, 0]))[0])
-        raise UserError(f"The distance of query {query} to its nearest neighbour is {distances[query, 0]}.")
+        raise UserError(
+            f"The distance from query {query} to its nearest neighbour must be finite, found {distances[query, 0]}."
+        )
     return near[:, 0] == labels, distances[:, 0]
 
 
 def is_accepted(distances: np.ndarray, threshold: float) -> np.ndarray:
-    """Whether a neighbour at each distance is near enough, rounded as in the table: its own threshold accepts it."""
+    """Whether each distance is at most the threshold, rounded as in the table so that equality is exact."""
     return np.round(np.asarray(distances, np.float32), DECIMALS) <= np.float32(threshold)
 
 
 def _recorded(table: Thresholds) -> Thresholds:
-    """The thresholds that the legacy walk records, by rising distance.
+    """Thresholds that the legacy walk records, sorted by distance.
 
-    It computed in float32, and where F1 ends on a 5 that decides which way it is rounded.
+    It computed in float32, which decides how an F1 ending in 5 is rounded.
     """
     precision, recall = table.precision.astype(np.float32), table.recall.astype(np.float32)
     f1 = _ratio(2 * (precision * recall), precision + recall)
@@ -202,7 +207,7 @@ def _recorded(table: Thresholds) -> Thresholds:
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole with 0 / 0 = 0; float32 stays float32."""
+    """part / whole, where 0 / 0 = 0; float32 stays float32."""
     kind = np.result_type(part, whole)
     kind = kind if kind.kind == "f" else np.float64
     return np.divide(part, whole, out=np.zeros(part.shape, dtype=kind), where=whole != 0)
@@ -213,7 +218,7 @@ def evaluation_json(
     dataset_name: str,
     query_sets: Mapping[str, tuple[Calibration, Mapping[str, float]]],
 ) -> dict[str, Any]:
-    """evaluation.json of one model: of each set of queries, calibrated on itself, its calibration and its R@k."""
+    """Content of evaluation.json for one model: calibration and R@k of each query set, calibrated on itself."""
     blocks = {
         name: {"calibration": calibration.as_json(), "paper": {key: float(value) for key, value in recalls.items()}}
         for name, (calibration, recalls) in query_sets.items()
@@ -225,7 +230,7 @@ def evaluation_json(
 
 
 class MatchHistogram(NamedTuple):
-    """How many right and wrong nearest neighbours there are at which distance; (bins + 1,), (bins,), (bins,)."""
+    """Counts of right and wrong nearest neighbours by distance; (bins + 1,), (bins,), (bins,)."""
 
     edges: np.ndarray
     right: np.ndarray
@@ -233,9 +238,9 @@ class MatchHistogram(NamedTuple):
 
 
 class ClassReliability(NamedTuple):
-    """Of each class, by label: its queries, how many are right, accepted, and both; (classes,) each.
+    """Counts of each class's queries that are right, accepted, and both, sorted by label; (classes,) each.
 
-    ``precision`` is the share of the accepted ones that are right, ``coverage`` the share that is accepted.
+    ``precision`` is the share of accepted queries that are right, ``coverage`` the share of queries that are accepted.
     """
 
     label: np.ndarray
@@ -248,14 +253,14 @@ class ClassReliability(NamedTuple):
 
 
 def match_histogram(labels: np.ndarray, found: Neighbours, bins: int | np.ndarray = 40) -> MatchHistogram:
-    """Both histograms have the same bins: so many from the smallest to the largest distance, or given ones."""
+    """Histograms of right and wrong neighbours with the same bins: a number of equal bins, or given edges."""
     right, distances = matches(labels, found)
     edges = np.histogram_bin_edges(distances.astype(np.float64), bins)
     return MatchHistogram(edges, *(np.histogram(distances[which], edges)[0] for which in (right, ~right)))
 
 
 def class_reliability(labels: np.ndarray, found: Neighbours, distance: float) -> ClassReliability:
-    """How far each class can be relied on if neighbours up to ``distance``, a threshold of the table, are accepted."""
+    """Reliability of each class if neighbours up to ``distance`` (a threshold of the table) are accepted."""
     right, distances = matches(labels, found)
     accepted = is_accepted(distances, distance)
     classes, place = np.unique(labels, return_inverse=True)

@@ -1,9 +1,9 @@
-"""The likely nearest rows, from float32 products in blocks that stay in the cache. ``search`` puts them in order.
+"""Candidates for the nearest rows, from float32 products in blocks that fit the cache. ``search`` orders them.
 
-A block of products is compared with what each row has found so far, and only what is better is looked at. If every row
-is searched among all others, the products are symmetric: a block beside the diagonal serves its rows and its columns,
-and half of the products is enough. The blocks on the diagonal come first: rows next to each other are often of one
-class, so that little of what follows is better.
+Each block of products is compared with the best candidates so far, and only better ones are processed. If every row
+searches all others, the products are symmetric: a block off the diagonal serves its rows and its columns, so half of
+the products are enough. Blocks on the diagonal come first: adjacent rows often belong to the same class, so later
+blocks contain few better candidates.
 """
 
 import sys
@@ -16,11 +16,11 @@ from itertools import pairwise
 
 import numpy as np
 
-SIDE = 768  # rows and columns of a block; smaller ones are multiplied less efficiently
-LARGE = 1536  # the same where there are so many rows that the diagonal does not matter
-STRIP = (1024, 3072)  # queries and rows of a gallery; nothing is wasted on a diagonal there
-EVEN = 1e-6  # squared lengths that differ by a smaller share are taken as equal
-LOW = 0 if sys.byteorder == "little" else 1  # the less significant half of a number
+SIDE = 768  # rows and columns of a block; smaller blocks multiply less efficiently
+LARGE = 1536  # the same for so many rows that the blocks on the diagonal do not matter
+STRIP = (1024, 3072)  # queries and gallery rows of a block; such blocks have no diagonal
+EVEN = 1e-6  # squared lengths with a smaller relative difference are treated as equal
+LOW = 0 if sys.byteorder == "little" else 1  # index of the less significant half of a number
 EMPTY = np.uint64(2**64 - 1)
 
 
@@ -33,7 +33,7 @@ def _libraries():
 
 @contextmanager
 def blas_threads(count: int | None = None) -> Iterator[None]:
-    """Products by numpy use as many threads as faiss may, so that a job has one setting; or ``count``."""
+    """Make numpy's products use ``count`` threads, by default as many as faiss, so that a job has one setting."""
     import faiss
 
     with _libraries().limit(limits=count or faiss.omp_get_max_threads(), user_api="blas"):
@@ -41,10 +41,10 @@ def blas_threads(count: int | None = None) -> Iterator[None]:
 
 
 class Pool:
-    """The ``count`` best partners of each of some rows, by (squared distance, index) packed into one number.
+    """Best ``count`` partners of each row in a block, as (squared distance, index) packed into one number.
 
-    There is room for as many again, and only when that is used up are the best chosen. ``floor`` then is the product
-    that a partner must exceed: the ``count``-th best so far.
+    The pool has room for more than twice as many; the best are selected only when it is full. ``floor`` is the product
+    that a new partner must exceed: the ``count``-th best at the last selection.
     """
 
     def __init__(self, keys: np.ndarray, count: int, level: np.float32):
@@ -59,14 +59,14 @@ class Pool:
         return 2 * count + 24
 
     def add(self, row: np.ndarray, partner: np.ndarray, products: np.ndarray) -> None:
-        """Partners of rows, in the order of rows."""
+        """Add partners of rows; ``row`` must be sorted."""
         distance = np.maximum(2 * (self.level - products), np.float32(0))
         keys = np.empty((len(row), 2), dtype=np.uint32)
         keys[:, LOW], keys[:, 1 - LOW] = partner, distance.view(np.uint32)
         keys, width, flat = keys.view(np.uint64).ravel(), self.keys.shape[1], self.flat
         while len(row):
             counts = np.bincount(row, minlength=len(self.keys))
-            first = np.arange(0, flat.size, width) + self.filled  # the first place that is free in each row
+            first = np.arange(0, flat.size, width) + self.filled  # first free place in each row
             place = np.arange(len(row)) + np.repeat(first - np.cumsum(counts) + counts, counts)
             self.filled += counts
             if self.filled.max() <= width:
@@ -79,18 +79,18 @@ class Pool:
             row, keys = row[late], keys[late]
 
     def settle(self) -> None:
-        """Keep the best."""
+        """Keep the best ``count`` partners of each row and raise the floor."""
         self.keys.partition(self.count - 1, axis=1)
         self.keys[:, self.count :] = EMPTY
         np.minimum(self.filled, self.count, out=self.filled)
         last = self.keys[:, self.count - 1]
         distance = _distance(last)
-        floor = np.where(distance == 0, np.inf, self.level - distance / 2)  # nothing is nearer than 0
+        floor = np.where(distance == 0, np.inf, self.level - distance / 2)  # no partner is nearer than 0
         np.copyto(self.floor, floor, where=(last != EMPTY), casting="same_kind")
 
 
 class Candidates:
-    """The nearest rows of one gallery, as far as float32 products tell."""
+    """Nearest rows of one gallery according to float32 products."""
 
     def __init__(self, gallery: np.ndarray, norms: np.ndarray, side: int | None = None):
         self.gallery, self.squares = gallery, norms**2
@@ -99,7 +99,7 @@ class Candidates:
 
     @property
     def most(self) -> int:
-        """Candidates of a row that a single block can tell something about."""
+        """Largest number of candidates per row for which the first block can set a floor."""
         return self.side // 4
 
     def holds(self, norms: np.ndarray) -> bool:
@@ -108,15 +108,15 @@ class Candidates:
         return bool(np.isfinite(rounding(np.float32, self.gallery.shape[1], reach)))
 
     def among_all(self, count: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of each row the nearest others: packed keys (rows, count), nearest first, and how far they can be off."""
+        """Nearest other rows of each row: packed keys (rows, count), nearest first, and an error bound."""
         level, halves, bound = self._levels(self.squares)
-        parts = _parts(len(self.gallery), self.side)
+        slices = _slices(len(self.gallery), self.side)
         keys = np.full((len(self.gallery), Pool.room(count)), EMPTY, dtype=np.uint64)
-        pools = [Pool(keys[part], count, level) for part in parts]
+        pools = [Pool(keys[rows], count, level) for rows in slices]
 
         def block(pair: tuple[int, int], scratch: "Scratch") -> None:
             i, j = pair
-            rows, columns = parts[i], parts[j]
+            rows, columns = slices[i], slices[j]
             product = scratch.product(self.gallery[rows], self.gallery[columns])
             if halves is not None:
                 product -= halves[rows, None]
@@ -134,38 +134,38 @@ class Candidates:
             order = order[np.argsort(column[order].astype(np.uint16), kind="stable")]
             _add(pools[j], column[order], row[order], products[order], rows.start)
 
-        steps = range(len(parts))
+        steps = range(len(slices))
         _share(block, [(i, i) for i in steps], threads, self.side**2)
         _share(block, [(i, i + step) for step in steps[1:] for i in steps[:-step]], threads, self.side**2)
         return _settled(keys, pools, count), bound
 
     def of(self, queries: np.ndarray, norms: np.ndarray, count: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of each query the nearest rows, in the same form."""
+        """Nearest gallery rows of each query, in the same form as ``among_all``."""
         squares = norms**2
         level, halves, bound = self._levels(squares)
-        parts, columns = _parts(len(queries), self.strip[0]), _parts(len(self.gallery), self.strip[1])
+        rows, columns = _slices(len(queries), self.strip[0]), _slices(len(self.gallery), self.strip[1])
         keys = np.full((len(queries), Pool.room(count)), EMPTY, dtype=np.uint64)
-        pools = [Pool(keys[part], count, level) for part in parts]
+        pools = [Pool(keys[block], count, level) for block in rows]
 
         def strip(number: int, scratch: "Scratch") -> None:
-            pool, mine = pools[number], queries[parts[number]]
-            for part in columns:
-                product = scratch.product(mine, self.gallery[part])
+            pool, mine = pools[number], queries[rows[number]]
+            for block in columns:
+                product = scratch.product(mine, self.gallery[block])
                 if halves is not None:
-                    product -= (squares[parts[number], None] / 2).astype(np.float32)
-                    product -= halves[part]
-                if part.start == 0:
+                    product -= (squares[rows[number], None] / 2).astype(np.float32)
+                    product -= halves[block]
+                if block.start == 0:
                     self._begin(pool, product)
-                _add(pool, *scratch.above(pool.floor), part.start)
+                _add(pool, *scratch.above(pool.floor), block.start)
 
-        _share(strip, range(len(parts)), threads, (parts[0].stop + 1) * (columns[0].stop + 1))
+        _share(strip, range(len(rows)), threads, (rows[0].stop + 1) * (columns[0].stop + 1))
         return _settled(keys, pools, count), bound
 
     def _levels(self, squares: np.ndarray) -> tuple[np.float32, np.ndarray | None, np.ndarray]:
-        """What turns products into half distances, for all pairs or for each row, and how far distances can be off.
+        """Terms that turn products into half distances (one for all pairs, or one per row), and an error bound.
 
-        A squared distance is |x|² + |y|² - 2xy. If all rows are of one length, as unit vectors are, the first two are
-        the same number for all pairs. Squares are exact, so only the product is a long sum.
+        A squared distance is |x|² + |y|² - 2xy. If all rows have the same length, as unit vectors do, |x|² + |y|² is
+        the same for all pairs. The squares are computed in float64, so only the product has the error of a long sum.
         """
         least, most = min(self.squares.min(), squares.min()), max(self.squares.max(), squares.max())
         dimensions, reach = self.gallery.shape[1], np.sqrt(squares) + np.sqrt(self.squares.max())
@@ -177,10 +177,10 @@ class Candidates:
 
     @staticmethod
     def _begin(pool: Pool, product: np.ndarray) -> None:
-        """What the first block of a pool says about the rest; its own ``count`` best have to pass too.
+        """Set the floor of a pool from its first block, low enough to keep the block's ``count`` best columns.
 
-        Columns are put into groups, of which only the best are compared: as many of these as of all columns are at
-        least as good as the ``count``-th of them.
+        Only the best column of each group of columns is compared: the ``count``-th best of these is a lower bound for
+        the ``count``-th best of all columns.
         """
         groups = product.shape[1] // max(1, product.shape[1] // (4 * pool.count))
         best = product[:, :groups].copy()
@@ -192,7 +192,7 @@ class Candidates:
 
 
 class Scratch:
-    """Memory of one thread for one block."""
+    """Buffers of one thread for one block."""
 
     def __init__(self, size: int):
         self.numbers = np.empty(size, dtype=np.float32)
@@ -203,7 +203,7 @@ class Scratch:
         return np.matmul(rows, columns.T, out=self.current)
 
     def above(self, rows: np.ndarray, columns: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the product is more than the floor of its row, or of its column: both, and the product."""
+        """Row, column and product wherever the product exceeds the floor of its row or of its column."""
         size, width = self.current.size, self.current.shape[1]
         flags = self.flags[:size].reshape(self.current.shape)
         np.greater(self.current, rows[:, None], out=flags)
@@ -229,7 +229,7 @@ def _settled(keys: np.ndarray, pools: Iterable[Pool], count: int) -> np.ndarray:
 
 
 def unpacked(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances and indices."""
+    """Squared distances and indices of packed keys."""
     return _distance(keys), (keys & np.uint64(2**32 - 1)).astype(np.int64)
 
 
@@ -237,15 +237,15 @@ def _distance(keys: np.ndarray) -> np.ndarray:
     return (keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
 
 
-def _parts(count: int, side: int) -> list[slice]:
-    """As few parts as can be, of nearly equal size."""
+def _slices(count: int, side: int) -> list[slice]:
+    """As few slices of at most ``side`` as possible, of nearly equal size."""
     number = -(-count // side)
     edges = [count * step // number for step in range(number + 1)]
     return [slice(*edge) for edge in pairwise(edges)]
 
 
 def _share(work: Callable, tasks: Iterable, threads: int, size: int) -> None:
-    """Tasks in their order, by threads that each multiply with one."""
+    """Run tasks in order on several threads, with single-threaded products in each."""
     tasks = iter(list(tasks))
 
     def take() -> None:
@@ -262,11 +262,10 @@ def _share(work: Callable, tasks: Iterable, threads: int, size: int) -> None:
 
 
 def rounding(dtype: type, dimensions: int, reach: np.ndarray) -> np.ndarray:
-    """How far a squared distance |x|^2 + |y|^2 - 2xy in ``dtype`` can be from the true one.
+    """Bound for the rounding error of a squared distance |x|^2 + |y|^2 - 2xy computed in ``dtype``.
 
-    The classical bound for sums in any order, for |x| + |y| <= ``reach``, with some room for the few operations
-    around the sums and for the distance that defines the order; plus underflow, and no bound at all where the sums
-    could overflow.
+    This is the classical bound for sums in any order, for |x| + |y| <= ``reach``, with some room for the few other
+    operations and for the distance that defines the order, plus underflow. It is infinite if the sums could overflow.
     """
     limits = np.finfo(dtype)
     operations = dimensions + 32

@@ -1,4 +1,4 @@
-"""How well k-means finds the classes again."""
+"""Clustering metrics: how well k-means recovers the classes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,19 +9,20 @@ from recheck.evaluation.search import checked
 
 ITERATIONS = 20
 MOST_CLUSTERS = 1000
-"""Of scikit-learn's full k-means; above it is done on mini-batches."""
+"""Largest number of clusters for scikit-learn's full k-means; above it, mini-batches are used."""
 CHOICES = {"kmeans": ("faiss", "scikit-learn"), "average": ("arithmetic", "geometric")}
-"""The settings of the clustering metrics; the first of each is the default."""
+"""Settings of the clustering metrics and their values; the first value is the default."""
 
 
 def check_settings(settings: Mapping[str, str] | None) -> dict[str, str]:
-    """The settings with defaults filled in; unknown ones are refused."""
+    """Settings with defaults filled in; unknown settings and values are refused."""
     chosen = {key: known[0] for key, known in CHOICES.items()} | dict(settings or {})
     for key, value in chosen.items():
         if key not in CHOICES:
-            raise UserError(f"Clustering has no setting '{key}'; {nearest(str(key), CHOICES)}.")
+            raise UserError(f"Unknown clustering setting '{key}'; {nearest(str(key), CHOICES)}.")
         if value not in CHOICES[key]:
-            raise UserError(f"Clustering has no {key} '{value}'; {nearest(str(value), CHOICES[key])}.")
+            hint = nearest(str(value), CHOICES[key])
+            raise UserError(f"Unknown value '{value}' for clustering setting '{key}'; {hint}.")
     return chosen
 
 
@@ -32,10 +33,10 @@ def evaluate(
     seed: int = 0,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """NMI and AMI of a k-means with as many clusters as there are classes; images alone in their class count too.
+    """NMI and AMI of a k-means with one cluster per class, including classes with a single image.
 
-    ``settings``: which library's ``kmeans`` (faiss, scikit-learn), and which ``average`` of the entropies normalises
-    (arithmetic, geometric).
+    ``settings`` choose the ``kmeans`` implementation (faiss, scikit-learn) and the ``average`` of the entropies that
+    normalises the mutual information (arithmetic, geometric).
     """
     chosen = check_settings(settings)
     cluster = {"faiss": kmeans, "scikit-learn": kmeans_of_scikit_learn}[chosen["kmeans"]]
@@ -44,8 +45,8 @@ def evaluate(
 
 
 def kmeans(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
-    """The cluster of each row: the same for the same seed. Always on CPU, so that the device does not matter."""
-    import faiss  # loaded late for the same reason as in search
+    """Cluster of each row by faiss, determined by the seed. Always on the CPU, so that the device does not matter."""
+    import faiss  # imported late because it is slow to load
 
     embeddings, _ = checked(embeddings)
     means = faiss.Kmeans(
@@ -53,16 +54,16 @@ def kmeans(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
         clusters,
         niter=ITERATIONS,
         seed=seed,
-        min_points_per_centroid=1,  # small classes are usual here; faiss would warn below 39 images a class
+        min_points_per_centroid=1,  # small classes are common here; faiss would warn below 39 images per class
     )
     means.train(embeddings)
     return means.assign(embeddings)[1]
 
 
 def kmeans_of_scikit_learn(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:
-    """The cluster of each row by scikit-learn: the best of ten, or with very many clusters one on mini-batches.
+    """Cluster of each row by scikit-learn: the best of ten runs, or mini-batches if there are very many clusters.
 
-    All settings are given: their defaults have changed since 2019.
+    Every setting is explicit, because scikit-learn's defaults have changed since 2019.
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
@@ -85,14 +86,14 @@ def kmeans_of_scikit_learn(embeddings: np.ndarray, clusters: int, seed: int = 0)
 
 
 def nmi(labels: np.ndarray, clusters: np.ndarray, average_method: str = "arithmetic") -> float:
-    """Normalised mutual information; papers differ in the mean that normalises it."""
+    """Normalised mutual information; papers use different means of the entropies to normalise it."""
     from sklearn.metrics import normalized_mutual_info_score
 
     return float(normalized_mutual_info_score(labels, clusters, average_method=average_method))
 
 
 def ami(labels: np.ndarray, clusters: np.ndarray, average_method: str = "arithmetic") -> float:
-    """Mutual information corrected for chance."""
+    """Adjusted mutual information, which is corrected for chance."""
     from sklearn.metrics import adjusted_mutual_info_score
 
     return float(adjusted_mutual_info_score(labels, clusters, average_method=average_method))

@@ -1,6 +1,6 @@
-"""Embeddings on disk: one float32 matrix for each role (test, or query and gallery; train, where it is shown).
+"""Embedding files: one float32 matrix per role (test, or query and gallery; train, if figures show it).
 
-Those of the checkpoint that is best on the test set, where there is one, are in the same file with a prefix.
+Embeddings of the checkpoint that is best on the test set, if any, are in the same file under prefixed names.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from recheck.names import BEST_ON_TEST
 
 @dataclass(frozen=True)
 class Searched:
-    """The images of the test set by number, one row each; the last ``gallery`` of them are searched by the others."""
+    """Test images (their numbers) and embeddings, one row each; the last ``gallery`` rows are the gallery."""
 
     images: np.ndarray
     embeddings: np.ndarray
@@ -35,11 +35,11 @@ def read_embeddings(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def read_test_set(path: str | Path, split: Mapping[str, np.ndarray], best_on_test: bool = False) -> Searched:
-    """What a run gives for a split's test set: of its own checkpoint, or of the best on that set if it has one."""
+    """Test set of a split with a run's embeddings, from the checkpoint that is best on it if wanted and stored."""
     stored, roles = read_embeddings(path), searched(split, "test")
     prefix = f"{BEST_ON_TEST}/" if best_on_test and f"{BEST_ON_TEST}/{roles[0]}" in stored else ""
     if missing := [role for role in roles if f"{prefix}{role}" not in stored]:
-        raise UserError(f"{path} has no embeddings of '{missing[0]}': delete it and run again, it will be made anew.")
+        raise UserError(f"{path} has no embeddings of '{missing[0]}': delete it and run again to recreate it.")
     return Searched(
         np.concatenate([np.asarray(split[role], np.int64) for role in roles]),
         np.concatenate([stored[f"{prefix}{role}"] for role in roles]),

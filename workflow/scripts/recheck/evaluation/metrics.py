@@ -1,10 +1,15 @@
-"""Retrieval metrics of embeddings, all but mAP from one pass over the neighbours.
+"""Retrieval metrics for embeddings; all except mAP come from one pass over the neighbours.
 
-For a query with R other items of its class: P@1 is whether the nearest is of its class, RP the share of its class
-among the R nearest, MAP@R the mean over the first R places of (right here) x (precision so far), R@k whether any of
-the k nearest is of its class. mAP is the same sum as MAP@R over the whole ranking, so every item of the class counts:
-(1/R) Σ_m m / (place of the m-th). Each is a plain mean over queries. Items alone in their class (R = 0) are no queries
-in any of these, R@k included, but stay where others have to be told from them.
+For a query with R other items of its class:
+
+- P@1 is whether the nearest item has its class;
+- R@k is whether any of the k nearest items has its class;
+- RP is the share of its class among the R nearest items;
+- MAP@R is the mean over the first R places of (1 if the item there has its class, else 0) x (precision so far);
+- mAP is the same sum over the whole ranking, (1/R) Σ_m m / (place of the m-th item of its class).
+
+Each metric is the plain mean over queries. An item without others of its class (R = 0) is never a query, not even for
+R@k, but it stays in the gallery as a distractor.
 """
 
 import math
@@ -29,17 +34,17 @@ def evaluate(
     block: int = BLOCK,
     clusters: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """The named metrics, as fractions, in the given order.
+    """Metrics by name, as fractions, in the given order.
 
-    Embeddings are taken as they are: normalise before. Without a gallery each row is searched among the others.
-    NMI and AMI cluster ``embeddings`` alone, by a k-means started from ``seed``; ``clusters`` are its settings
+    Embeddings are not normalised here. Without a gallery, each row searches all others. NMI and AMI cluster only
+    ``embeddings``, not the gallery, by a k-means with the given ``seed`` and the settings ``clusters``
     (:func:`recheck.evaluation.clustering.evaluate`).
     """
     check_metrics(metrics)
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
     for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, places)):
         if names.shape != (len(rows),):
-            raise UserError(f"There are {len(rows)} embeddings but labels of shape {names.shape}: one each is needed.")
+            raise UserError(f"Each of {len(rows)} embeddings needs one label, found labels of shape {names.shape}.")
     by_neighbours = [name for name in metrics if name not in CLUSTERING]
     by_clusters = [name for name in metrics if name in CLUSTERING]
     values = {}
@@ -66,14 +71,14 @@ def _retrieval(
     queries = np.flatnonzero(relevant > 0)
     if not len(queries):
         raise UserError(
-            f"None of the {len(labels)} images has another of its class to be found: retrieval needs classes with at "
-            "least two images."
+            f"None of the {len(labels)} images has another image of its class to retrieve: use classes with at least "
+            "two images."
         )
     nearest_only = [name for name in metrics if name != WHOLE]
     depth = np.full(len(labels), max((_depth(name) for name in nearest_only), default=1))
     if any(name in AT_R for name in metrics):
         depth = np.maximum(depth, relevant)
-    queries = queries[np.argsort(-depth[queries], kind="stable")]  # so that one large class deepens few blocks only
+    queries = queries[np.argsort(-depth[queries], kind="stable")]  # so that a large class affects only a few blocks
 
     search = Search(embeddings if gallery is None else gallery, device)
     embeddings = np.asarray(embeddings)
@@ -82,7 +87,7 @@ def _retrieval(
     usual = _usual(depth[queries])
     if gallery is None and nearest_only and len(queries) > len(labels) / 2:
         search.pair_up(usual)
-    for part in _parts(depth[queries], usual, block):
+    for part in _slices(depth[queries], usual, block):
         rows = queries[part]
         own = rows if gallery is None else None
         if nearest_only:
@@ -97,26 +102,26 @@ def _retrieval(
 
 
 def _average_precision(places: np.ndarray) -> float:
-    """From the places of all items of the class in the whole ranking."""
+    """Average precision from the places of all items of the class in the whole ranking."""
     return math.fsum(np.arange(1, len(places) + 1) / np.sort(places)) / len(places)
 
 
 def _depth(name: str) -> int:
-    """How many neighbours a metric needs, whatever the query."""
+    """Number of neighbours that a metric needs for every query."""
     recall = RECALL.fullmatch(name)
     return int(recall[1]) if recall else 1
 
 
 def _usual(depth: np.ndarray) -> int:
-    """The depth of nearly all queries: that of all, unless a few large classes need far more than the others."""
+    """Depth that covers all queries, or 95 % of them if a few large classes need more than twice as much."""
     most, usual = int(depth.max()), int(np.quantile(depth, 0.95, method="higher"))
     return most if most <= 2 * usual else usual
 
 
-def _parts(depth: np.ndarray, usual: int, block: int) -> Iterator[slice]:
-    """Slices of rows with falling depths, each of at most ``block`` neighbours and few enough embeddings to copy.
+def _slices(depth: np.ndarray, usual: int, block: int) -> Iterator[slice]:
+    """Slices of rows sorted by falling depth, each with at most ``block`` neighbours and 4096 rows.
 
-    None has both rows that are deeper than ``usual`` and rows that are not.
+    No slice mixes rows deeper than ``usual`` with others.
     """
     start, deep = 0, np.count_nonzero(depth > usual)
     while start < len(depth):
@@ -127,7 +132,7 @@ def _parts(depth: np.ndarray, usual: int, block: int) -> Iterator[slice]:
 
 
 def _values(name: str, hits: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """A metric of each query. Sums run from the first place on, so zeros behind place R do not change a bit."""
+    """Metric of each query. Sums start at the first place, so zeros after place R do not change a bit."""
     if name == "P@1":
         return hits[:, 0]
     if name not in AT_R:

@@ -1,7 +1,6 @@
-"""Queries of classes that were trained on and of classes that were not, against one index of both.
+"""Queries of trained classes and of unseen classes, searched in one index that contains both.
 
-Each set of queries is calibrated on itself (:mod:`recheck.evaluation.calibration`): its threshold, and what accepting
-up to it gives.
+Each query set is calibrated on itself (:mod:`recheck.evaluation.calibration`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +20,14 @@ INDEX = "index"
 
 @dataclass(frozen=True)
 class QuerySet:
-    """Queries with their labels, what was found for them, and the threshold that was chosen from it."""
+    """Labels of the queries, their nearest neighbours, and the calibrated threshold."""
 
     labels: np.ndarray
     found: Neighbours
     calibration: Calibration
 
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
-        """The named metrics, as fractions, in the given order."""
+        """Metrics by name, as fractions, in the given order."""
         check_query_metrics(names)
         recalls = recall_at(self.labels, self.found, _depths(names)) if _depths(names) else {}
         chosen = self.calibration.optimal
@@ -40,11 +39,11 @@ class QuerySet:
 
     @property
     def distances(self) -> np.ndarray:
-        """Of the nearest neighbours."""
+        """Distance of each query's nearest neighbour."""
         return np.asarray(self.found.distances, np.float64)[:, 0]
 
     def as_json(self) -> dict[str, Any]:
-        """What a user of the model needs to know of the threshold."""
+        """Threshold and metrics for calibration.json."""
         chosen = self.calibration.optimal
         return {
             **{name: getattr(chosen, name) for name in ("value", *CALIBRATED.values())},
@@ -60,34 +59,35 @@ def query_sets(
     maths: str = "fixed",
     device: str = "cpu",
 ) -> dict[str, QuerySet]:
-    """Both sets of queries, from raw outputs by role, the images of each role, and the labels of all images."""
+    """Both query sets, from raw outputs by role, the images of each role, and the labels of all images."""
     if missing := [role for role in (INDEX, *QUERY_VIEWS) if role not in embeddings or role not in split]:
-        raise UserError(f"There are no embeddings of '{missing[0]}': the split scheme seen_unseen is needed.")
+        raise UserError(f"Found no embeddings of '{missing[0]}': use the split scheme 'seen_unseen'.")
     index, places = normalise(embeddings[INDEX]), labels[split[INDEX]]
     depth = min(max([1, *_depths(metrics)]), len(index))
     sets = {}
     for name in QUERY_VIEWS:
-        own = labels[split[name]]
+        wanted = labels[split[name]]
         found = neighbours(normalise(embeddings[name]), index, places, depth, device)
-        sets[name] = QuerySet(own, found, calibrate(own, found, maths))
+        sets[name] = QuerySet(wanted, found, calibrate(wanted, found, maths))
     return sets
 
 
 def chance(
     split: Mapping[str, Sequence[int]], labels: np.ndarray, metrics: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """R@k of an order that is drawn at random, of each set of queries.
+    """Expected R@k of a random order, for each query set.
 
-    With r of the N images of the index of a query's class: 1 − C(N − r, k) / C(N, k), and the mean over queries.
+    For a query with r images of its class among the N of the index it is 1 − C(N − r, k) / C(N, k); R@k is the mean
+    over queries.
     """
     places = labels[np.asarray(split[INDEX], np.int64)]
     classes, counts = np.unique(places, return_counts=True)
     relevant, size = dict(zip(classes.tolist(), counts.tolist(), strict=True)), len(places)
     values = {}
     for name in QUERY_VIEWS:
-        own = [relevant.get(label, 0) for label in labels[np.asarray(split[name], np.int64)].tolist()]
+        queries = labels[np.asarray(split[name], np.int64)].tolist()
         values[name] = {
-            f"R@{k}": float(np.mean([1 - comb(size - right, k) / comb(size, k) for right in own]))
+            f"R@{k}": float(np.mean([1 - comb(size - relevant.get(label, 0), k) / comb(size, k) for label in queries]))
             for k in _depths(metrics)
             if k <= size
         }
@@ -95,20 +95,20 @@ def chance(
 
 
 def doubts(sets: Mapping[str, QuerySet], split: Mapping[str, Sequence[int]], labels: np.ndarray) -> list[str]:
-    """A sentence for every set of queries whose R@1 is that of a random order."""
+    """A warning for every query set whose R@1 is no better than chance."""
     sentences = []
     for name, values in chance(split, labels, ["R@1"]).items():
         recall, by_chance = sets[name].metrics(["R@1"])["R@1"], values["R@1"]
         if at_chance(recall, by_chance, len(sets[name].labels)):
             sentences.append(
-                f"R@1 of {name.replace('_', ' ')} is {100 * recall:.2f} %, by chance it would be "
-                f"{100 * by_chance:.2f} %: was the trained network evaluated?"
+                f"R@1 of {name.replace('_', ' ')} is {100 * recall:.2f} %, which is no better than chance "
+                f"({100 * by_chance:.2f} %). Check that the trained network was evaluated."
             )
     return sentences
 
 
 def at_chance(recall: float, by_chance: float, queries: int) -> bool:
-    """Whether the R@1 of so many queries is not clearly, by three standard errors, above that of a random order."""
+    """Whether R@1 exceeds that of a random order by less than three standard errors."""
     return recall - by_chance < 3 * sqrt(by_chance * (1 - by_chance) / queries)
 
 

@@ -1,4 +1,4 @@
-"""Fewer dimensions for a network that was not trained, so that it stands beside the trained ones at their size."""
+"""Dimension reduction for untrained networks, so that they are compared with trained ones at the same size."""
 
 import numpy as np
 
@@ -8,15 +8,16 @@ KINDS = ("standardise_pca", "pca", "random_linear")
 
 
 def reduce(embeddings: np.ndarray, kind: str, dimensions: int, seed: int = 0) -> np.ndarray:
-    """Embeddings in ``dimensions`` dimensions, float32, not normalised; fitted on these very embeddings.
+    """Embeddings in ``dimensions`` dimensions, float32, not normalised; fitted on the embeddings themselves.
 
-    standardise_pca: every feature to mean 0 and population deviation 1, then principal components, not whitened;
-    pca: the components alone; random_linear: a Gaussian matrix drawn from ``seed``.
+    - standardise_pca: every feature scaled to mean 0 and population standard deviation 1, then PCA without whitening;
+    - pca: PCA without scaling;
+    - random_linear: a Gaussian matrix drawn from ``seed``.
     """
     if kind not in KINDS:
-        raise UserError(f"There is no reduction '{kind}': {nearest(kind, KINDS)}.")
+        raise UserError(f"Unknown reduction '{kind}'; {nearest(kind, KINDS)}.")
     if dimensions < 1:
-        raise UserError(f"A reduction to {dimensions} dimensions is impossible: choose 1 or more.")
+        raise UserError(f"'reduction.dims' must be at least 1, found {dimensions}.")
     features = np.asarray(embeddings, dtype=np.float64)
     count, width = features.shape
     if kind == "random_linear":
@@ -24,8 +25,8 @@ def reduce(embeddings: np.ndarray, kind: str, dimensions: int, seed: int = 0) ->
         return (features @ weights).astype(np.float32)
     if dimensions > min(count, width):
         raise UserError(
-            f"{count} embeddings of {width} dimensions have no {dimensions} principal components: "
-            f"reduce to {min(count, width)} dimensions or fewer (key 'reduction.dims' of the method)."
+            f"'reduction.dims' must be at most {min(count, width)} for {count} embeddings of {width} dimensions, found "
+            f"{dimensions}."
         )
     constant = features.max(axis=0) == features.min(axis=0)
     features = features - features.mean(axis=0)

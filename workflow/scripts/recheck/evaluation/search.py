@@ -1,17 +1,17 @@
 """Exact nearest neighbours whose order does not depend on device, library, threads or block size.
 
-The order is *defined*: by the squared Euclidean distance of the float32 vectors, computed in float64 by
-``_distances``, ties by the smaller index. Computing all distances that way would be slow, so a float32 search
-proposes candidates and a bound of its rounding error tells which part of its order is already certain:
+The order is *defined* by the squared Euclidean distance of the float32 vectors, computed in float64 by ``_distances``;
+ties go to the smaller index. Computing all distances that way would be slow, so a float32 search proposes candidates,
+and a bound on its rounding error shows which part of their order is certain:
 
-- two neighbouring candidates that lie further apart than twice the bound are in the right order;
-- the others form groups, and only those are put in order by their float64 distances;
-- such a clear gap behind the k-th place proves that nothing outside the candidates belongs among the first k.
+- two adjacent candidates that are further apart than twice the bound are in the right order;
+- all others form groups, and only these are ordered by their float64 distances;
+- such a gap after the k-th place proves that no other row belongs among the first k.
 
-Candidates come from ``candidates``, on a CPU and for many rows, otherwise from faiss. Both give the same order.
+On a CPU and for many rows, candidates come from ``candidates``, otherwise from faiss. Both give the same order.
 
 Queries without that proof (many duplicates, nearly collapsed embeddings) are compared with the whole gallery in
-float64. Memory grows with the block, not with queries x gallery.
+float64. Memory grows with the block size, not with queries x gallery.
 """
 
 import logging
@@ -25,28 +25,28 @@ from recheck.errors import UserError
 from recheck.evaluation.candidates import Candidates, blas_threads, rounding, unpacked
 
 log = logging.getLogger("recheck")
-SPARE = 8  # candidates beyond k in which a clear gap is looked for
+SPARE = 8  # candidates beyond k in which to look for a gap
 BLOCK = 1 << 20  # numbers in a block of candidates
-ORDER = 1 << 16  # the same where they are put in order, in the cache
-MANY = 1024  # rows; for fewer the library is as fast
+ORDER = 1 << 16  # numbers in a block while ordering, small enough for the cache
+MANY = 1024  # rows from which our products are faster than faiss
 SCAN = 1 << 22  # float64 numbers in a block of a full scan
-GPU_MOST = 2048  # neighbours that faiss can select on a GPU
-GPU_SCRATCH = 256 << 20  # bytes; faiss' own default takes 1.5 GB away from the model beside it
+GPU_MOST = 2048  # largest number of neighbours that faiss can select on a GPU
+GPU_SCRATCH = 256 << 20  # bytes; faiss takes 1.5 GB by default, which the model on the same GPU may need
 
 
 def search_device(wanted: str) -> str:
-    """Where to search: on the GPU if it is wanted (``cuda``, ``auto``) and faiss can use it; the result is the same."""
+    """``cuda`` if a GPU is wanted (``cuda``, ``auto``) and faiss can use one, else ``cpu``; results are the same."""
     import faiss
 
     if wanted == "cpu" or faiss.get_num_gpus():
         return "cpu" if wanted == "cpu" else "cuda"
     if wanted == "cuda":
-        log.info("faiss can't use a GPU here: neighbours are searched on the CPU, with the same result")
+        log.info("faiss cannot use a GPU here. Searching neighbours on the CPU, with the same result.")
     return "cpu"
 
 
 class Search:
-    """The nearest rows of one gallery, for any number of calls."""
+    """Search for the nearest rows of one gallery."""
 
     def __init__(self, gallery: np.ndarray, device: str = "cpu"):
         self.gallery, self.norms = checked(gallery)
@@ -55,9 +55,9 @@ class Search:
         self._pairs: tuple[np.ndarray, np.ndarray] | None = None
 
     def pair_up(self, k: int) -> None:
-        """Prepare for most rows as queries, with up to k neighbours: all at once, where that is faster.
+        """Prepare for queries that are most of the gallery's rows, with up to k neighbours each.
 
-        Distances are symmetric, so that half of the products is enough.
+        If it is faster, all candidates are found at once: distances are symmetric, so half of the products are enough.
         """
         import faiss
 
@@ -70,8 +70,8 @@ class Search:
     ) -> np.ndarray:
         """Gallery indices (queries, k) of the nearest rows, nearest first.
 
-        ``own`` says which gallery row each query itself is; that row, and not its duplicates, is left out. Without
-        ``queries`` they are those rows. There are fewer than k columns if the gallery has fewer rows to offer.
+        ``own`` is the gallery row of each query itself; that row, but not its duplicates, is left out. Without
+        ``queries``, the rows ``own`` are the queries. There are fewer than k columns if the gallery is too small.
         """
         return self._search(queries, k, own, block)
 
@@ -84,9 +84,9 @@ class Search:
         own: np.ndarray | None = None,
         block: int = BLOCK,
     ) -> np.ndarray:
-        """Whether each of the k nearest rows has the label that its query wants: ``labels[nearest] == wanted``.
+        """Whether each of the k nearest rows has the label ``wanted`` by its query: ``labels[nearest] == wanted``.
 
-        Faster than that, because among rows that are all right, or all wrong, there is no order to be found.
+        This is faster than ``nearest``, because a group of rows that are all right or all wrong need not be ordered.
         """
         return self._search(queries, k, own, block, lambda part, index: labels[index] == wanted[part, None])
 
@@ -104,7 +104,7 @@ class Search:
             queries, norms = checked(queries)
             rows = np.arange(len(queries))
         if queries.shape[1] != self.gallery.shape[1]:
-            raise ValueError(f"queries have {queries.shape[1]} dimensions, the gallery has {self.gallery.shape[1]}")
+            raise ValueError(f"Queries have {queries.shape[1]} dimensions, the gallery has {self.gallery.shape[1]}.")
         k = min(k, len(self.gallery) - (own is not None))
         found = np.empty((len(rows), max(k, 0)), dtype=np.int64 if right is None else bool)
         if found.size:
@@ -119,7 +119,7 @@ class Search:
     def _proposals(
         self, queries: np.ndarray, norms: np.ndarray, rows: np.ndarray, k: int, own: np.ndarray | None, block: int
     ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
-        """Slices of ``rows`` with their candidates: float32 squared distances, indices, and how far they can be off."""
+        """Slices of ``rows`` with their candidates: float32 squared distances, indices, and error bounds."""
         few = min(block, ORDER) // (k + SPARE)
         if (
             queries is self.gallery
@@ -149,16 +149,16 @@ class Search:
         bound: np.ndarray,
         hits: np.ndarray | None,
     ) -> np.ndarray:
-        """The k nearest of the candidates of some ``rows`` of the queries, in the order that is defined.
+        """k nearest candidates of some ``rows`` of the queries, in the defined order.
 
-        With ``hits``, which tell right from wrong candidates, only groups that have both are put in order.
+        ``hits`` marks right candidates; if given, only groups with both right and wrong candidates are ordered.
         """
         gap = 2 * bound * (1 + 1e-6)  # the difference of two float32 is rounded too
         close = np.diff(distance, axis=1) <= gap.astype(np.float32)[:, None]
         complete = index.shape[1] == len(self.gallery) - (own is not None)
         proven = np.isfinite(bound) & (complete | ~close[:, k - 1 :].all(axis=1))
         close &= proven[:, None]
-        close[:, k - 1 :] &= np.logical_and.accumulate(close[:, k - 1 :], axis=1)  # up to the gap behind the k-th place
+        close[:, k - 1 :] &= np.logical_and.accumulate(close[:, k - 1 :], axis=1)  # up to the gap after the k-th place
 
         place, group = _groups(close, hits)
         rivals = index.take(place)
@@ -173,8 +173,8 @@ class Search:
     def _candidates(
         self, queries: np.ndarray, norms: np.ndarray, count: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Float32 squared distances and indices of the nearest rows, nearest first, and how far off they can be."""
-        import faiss  # takes a second to load, and the workflow imports this package for its names only
+        """Float32 squared distances and indices of the nearest rows, nearest first, and error bounds."""
+        import faiss  # imported late because it takes a second to load
 
         if self._by_products(norms, count):
             keys, bound = self._products.of(queries, norms, count, faiss.omp_get_max_threads())
@@ -183,7 +183,8 @@ class Search:
         on_gpu = self.device.startswith("cuda")
         if on_gpu and count > GPU_MOST:
             warnings.warn(
-                f"A GPU can select {GPU_MOST} neighbours at most: larger classes are searched on CPU.", stacklevel=2
+                f"faiss can select at most {GPU_MOST} neighbours on a GPU. Searching larger classes on the CPU.",
+                stacklevel=2,
             )
         if not on_gpu or count > GPU_MOST:
             return *faiss.knn(queries, self.gallery, count), bound
@@ -194,7 +195,7 @@ class Search:
         return *found, bound
 
     def _by_products(self, norms: np.ndarray, count: int) -> bool:
-        """Whether our own products are faster than the library: on a CPU, for many queries and few neighbours."""
+        """Whether our products are faster than faiss: on a CPU, for many queries and few neighbours."""
         if self.device.startswith("cuda") or min(len(self.gallery), len(norms)) < MANY:
             return False
         return count <= self._products.most and self._products.holds(norms)
@@ -213,13 +214,13 @@ class Search:
 
     @cached_property
     def _copy_of(self) -> np.ndarray:
-        """For every gallery row the first row with the same bytes, so that copies are compared only once."""
+        """First row with the same bytes, for every gallery row, so that copies are compared only once."""
         rows = self.gallery.view(np.dtype((np.void, self.gallery.itemsize * self.gallery.shape[1]))).ravel()
         _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
         return first[inverse]
 
     def _scan(self, queries: np.ndarray, k: int, own: np.ndarray | None) -> np.ndarray:
-        """The same answer from a float64 product with the whole gallery."""
+        """k nearest rows from a float64 product with the whole gallery."""
         found = np.empty((len(queries), k), dtype=np.int64)
         for part in blocks(len(queries), SCAN // len(self.gallery)):
             distance, bound = self._all_distances(queries[part], None if own is None else own[part])
@@ -233,11 +234,11 @@ class Search:
     def places(
         self, queries: np.ndarray, targets: Sequence[np.ndarray], own: np.ndarray | None = None, block: int = BLOCK
     ) -> Iterator[np.ndarray]:
-        """For each query the places, from 1, of its ``targets`` (gallery indices) in the ranking of the whole gallery.
+        """Yield for each query the places of its ``targets`` (gallery indices) in the whole ranking, counted from 1.
 
-        A query's ``own`` row has no place and is no target. Nothing else is put in order: a target's place is the
-        number of rows that are nearer, counted in float64; rows too close to a target to tell are compared by the
-        distance that defines the order.
+        A query's ``own`` row has no place and is never a target. The gallery is not sorted in the defined order: a
+        target's place is one more than the number of nearer rows, counted in float64. Rows too close to a target to
+        decide are compared by the distance that defines the order.
         """
         queries, _ = checked(queries)
         for part in blocks(len(queries), 4 * block // len(self.gallery)):
@@ -260,7 +261,7 @@ class Search:
         nearer = np.searchsorted(ordered, low, side="left")
         unsure = np.flatnonzero(np.searchsorted(ordered, high, side="right") - nearer > 1)
         if len(unsure):
-            # rows inside any of the intervals: more of them have begun than ended before
+            # rows inside any interval: more intervals have begun than ended before them
             begun = np.searchsorted(np.sort(low[unsure]), distance, side="right")
             index = np.flatnonzero(begun > np.searchsorted(np.sort(high[unsure]), distance, side="left"))
             order = np.lexsort((index, self._exact(queries, number, index)))
@@ -275,10 +276,10 @@ class Search:
         return self.gallery.mean(axis=0, dtype=np.float64).astype(np.float32).astype(np.float64)
 
     def _all_distances(self, queries: np.ndarray, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Squared distances to the whole gallery by float64 products, and for each query how far they can be off.
+        """Squared distances to the whole gallery by float64 products, and an error bound for each query.
 
-        Taken about the gallery's mean, so that a cloud that is small against its distance from the origin
-        keeps its digits. The query itself is infinitely far.
+        Vectors are centred at the gallery's mean, so that a small cloud far from the origin keeps its digits. The
+        distance of a query to itself is set to infinity.
         """
         near = queries - self._centre
         squares = np.einsum("ij,ij->i", near, near)
@@ -294,14 +295,14 @@ class Search:
         return distance, rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
 
     def _exact(self, queries: np.ndarray, number: int, index: np.ndarray) -> np.ndarray:
-        """The defining distances of one query to some gallery rows, each copy of a row computed once."""
+        """Distances that define the order, from one query to some gallery rows; copies are computed only once."""
         distinct, inverse = np.unique(self._copy_of[index], return_inverse=True)
         return self._distances(queries, np.full(len(distinct), number), distinct)[inverse]
 
     def _distances(self, queries: np.ndarray, row: np.ndarray, index: np.ndarray) -> np.ndarray:
-        """The distance that defines the order, of pairs of a query and a gallery row.
+        """Distances that define the order, for pairs of a query and a gallery row.
 
-        Summed by halves in a fixed order, so that no instruction set or thread count changes a bit.
+        Terms are summed by halves in a fixed order, so that the result does not depend on instruction set or threads.
         """
         result = np.empty(len(row))
         for part in blocks(len(row), (1 << 17) // queries.shape[1]):
@@ -318,7 +319,7 @@ class Search:
 
 
 def neighbours(queries: np.ndarray, k: int, gallery: np.ndarray | None = None, device: str = "cpu") -> np.ndarray:
-    """Indices (n, at most k) of the nearest gallery rows; without a gallery, of the other queries."""
+    """Indices (n, at most k) of the nearest gallery rows, or without a gallery, of the nearest other queries."""
     search = Search(queries if gallery is None else gallery, device)
     if gallery is not None:
         return search.nearest(queries, k)
@@ -331,13 +332,13 @@ def checked(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(over="ignore"):
         embeddings = np.ascontiguousarray(embeddings, dtype=np.float32)
     if embeddings.ndim != 2 or not embeddings.shape[1]:
-        raise UserError(f"Embeddings must be a table of rows and dimensions, not of shape {embeddings.shape}.")
-    squares = np.einsum("ij,ij->i", embeddings, embeddings, dtype=np.float64)  # float32 squares can't overflow float64
+        raise UserError(f"Embeddings must have shape (rows, dimensions), found {embeddings.shape}.")
+    squares = np.einsum("ij,ij->i", embeddings, embeddings, dtype=np.float64)  # float64 cannot overflow here
     bad = np.flatnonzero(~np.isfinite(squares))
     if len(bad):
         raise UserError(
-            f"{len(bad)} of {len(embeddings)} embeddings contain NaN or infinity (the first is row {bad[0]}): "
-            "the model has diverged; lower its learning rate and train it again."
+            f"{len(bad)} of {len(embeddings)} embeddings contain NaN or infinity (the first is row {bad[0]}), so the "
+            "model has diverged: lower its learning rate and train it again."
         )
     return embeddings, np.sqrt(squares)
 
@@ -350,7 +351,7 @@ def blocks(count: int, size: int) -> Iterator[slice]:
 def in_pieces(
     search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], queries: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``search(queries)``, with half as many queries at a time whenever the device runs out of memory."""
+    """``search(queries)``, halving the number of queries per call whenever the device runs out of memory."""
     size, start, results = len(queries), 0, []
     while start < len(queries):
         try:
@@ -361,8 +362,8 @@ def in_pieces(
                 raise
             if size == 1:
                 raise UserError(
-                    "The GPU has no memory left to search for the neighbours of a single image: end other programs "
-                    "that use it, or evaluate with `device: cpu`."
+                    "The GPU has too little free memory to search the neighbours of a single image: stop other "
+                    "programs that use it, or set `device: cpu`."
                 ) from error
             size //= 2
     distances, indices = zip(*results, strict=True)
@@ -370,14 +371,14 @@ def in_pieces(
 
 
 def _groups(close: np.ndarray, hits: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The places, counted through all rows, that are to be put in order, and in which group each of them is.
+    """Flat positions of the candidates to order, and the group of each.
 
-    ``close`` (rows, places - 1) tells where the order of neighbouring places is not certain. With ``hits`` (rows,
-    places) groups that are all right or all wrong are left out.
+    ``close`` (rows, places - 1) marks adjacent places whose order is uncertain. If ``hits`` (rows, places) is given,
+    groups that are all right or all wrong are left out.
     """
     width = close.shape[1]
     pair = np.flatnonzero(close)
-    place = pair + pair // max(width, 1)  # of the first of the two
+    place = pair + pair // max(width, 1)  # flat position of the first of the two
     first = np.ones(len(pair), dtype=bool)
     first[1:] = np.diff(place) != 1
     group = np.cumsum(first) - 1
@@ -392,7 +393,7 @@ def _groups(close: np.ndarray, hits: np.ndarray | None) -> tuple[np.ndarray, np.
 
 
 def _without(own: np.ndarray, distance: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Candidates less the query itself; if its duplicates have crowded it out, less the farthest."""
+    """Candidates without the query itself, or without the farthest one if duplicates have crowded the query out."""
     last = index.shape[1] - 1
     hit = index == own[:, None]
     drop = np.where(hit.any(axis=1), hit.argmax(axis=1), last)

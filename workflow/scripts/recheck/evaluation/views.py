@@ -1,4 +1,4 @@
-"""From the folds' raw test embeddings to the numbers of a view."""
+"""Metrics of a view, from the folds' raw test embeddings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from recheck.names import BEST_ON_TEST, QUERY_VIEWS, VIEWS
 
 
 def normalise(embeddings: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float32; the length is taken in float64, and a zero row stays zero."""
+    """Rows scaled to length 1, float32; lengths are computed in float64, and a zero row stays zero."""
     embeddings, norms = checked(embeddings)
     norms[norms == 0] = 1.0
     unit = np.empty_like(embeddings)
@@ -23,11 +23,11 @@ def normalise(embeddings: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Measure:
-    """How embeddings become numbers, during training and after it.
+    """Computes metrics from embeddings, during training and afterwards.
 
-    ``labels`` are those of the rows. With ``gallery`` the last so many rows are searched by the others; without it each
-    row searches all others. ``unit`` brings rows to length 1 first; otherwise they are taken as the head gives them.
-    ``clusters`` are settings of the k-means behind NMI and AMI, where a study has any.
+    ``labels`` are the labels of the rows. The last ``gallery`` rows are the gallery, which the other rows search; with
+    0, each row searches all others. ``unit`` normalises rows to length 1 first. ``clusters`` are optional settings of
+    the k-means for NMI and AMI.
     """
 
     labels: np.ndarray
@@ -41,7 +41,7 @@ class Measure:
         return normalise(embeddings) if self.unit else checked(embeddings)[0]
 
     def __call__(self, embeddings: np.ndarray, metrics: Sequence[str]) -> dict[str, float]:
-        """The metrics of embeddings that were prepared."""
+        """Metrics of embeddings returned by ``prepare``."""
         first = len(embeddings) - self.gallery
         queries, labels = embeddings[:first], self.labels[:first]
         against = (embeddings[first:], self.labels[first:]) if self.gallery else (None, None)
@@ -55,10 +55,10 @@ def separated(
     metrics: Sequence[str],
     device: str = "cpu",
     seed: int = 0,
-    **how: Any,
+    **settings: Any,
 ) -> tuple[dict[str, float], list[dict[str, float]]]:
-    """The mean over folds of each metric, and the metrics of every fold; ``how`` is as in ``Measure``."""
-    measure = Measure(np.asarray(labels), device=device, seed=seed, **how)
+    """Mean of each metric over folds, and the metrics of every fold; ``settings`` are passed to ``Measure``."""
+    measure = Measure(np.asarray(labels), device=device, seed=seed, **settings)
     folds = [measure(measure.prepare(fold), metrics) for fold in fold_embeddings]
     return {name: float(np.mean([fold[name] for fold in folds])) for name in metrics}, folds
 
@@ -66,10 +66,10 @@ def separated(
 def concatenated(
     fold_embeddings: Sequence[np.ndarray], reduction: Mapping[str, Any] | None = None, seed: int = 0, unit: bool = True
 ) -> np.ndarray:
-    """One embedding from all folds: each to length 1, side by side in fold order, to length 1 again.
+    """One embedding from all folds: normalised to length 1, concatenated in fold order, and normalised again.
 
-    A reduction takes the raw outputs of all folds together; copies of one network count once, since they add nothing.
-    Without ``unit`` nothing is brought to length 1.
+    A reduction is applied to the concatenated raw outputs; if all folds have the same outputs, one copy is used.
+    Without ``unit`` nothing is normalised.
     """
     folds = list(fold_embeddings)
     if reduction:
@@ -90,30 +90,30 @@ def evaluate_view(
     device: str = "cpu",
     seed: int = 0,
     select: str | None = None,
-    **how: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """``dim`` and ``metrics`` of a view, and ``folds`` of the separated one, from raw outputs.
+    """``dim`` and ``metrics`` of a view from raw outputs, and for the separated view, ``folds``.
 
-    ``last_epoch`` and ``best_on_test`` are concatenated too, of one epoch's checkpoints each. Of several members
-    ``best_on_test`` takes the first so many that have the highest metric ``select``, the fewest if equal, and says how
-    many: ``members``. ``reduction`` ({"kind": ..., "dims": {view: ...}}) is for networks without a trained head, and
-    ``how`` (``gallery``, ``unit``, ``clusters``) as in ``Measure``.
+    ``last_epoch`` and ``best_on_test`` are concatenated like ``concatenated``, from the checkpoints of one epoch each.
+    For an ensemble, ``best_on_test`` uses the first k members, with the smallest k that maximises the metric
+    ``select``, and returns k as ``members``. ``reduction`` ({"kind": ..., "dims": {view: ...}}) is for networks without
+    a trained head. ``settings`` (``gallery``, ``unit``, ``clusters``) are passed to ``Measure``.
     """
     if view not in VIEWS or view in QUERY_VIEWS:
-        raise UserError(f"There is no view '{view}': {nearest(view, VIEWS)}.")
+        raise UserError(f"Unknown view '{view}'; {nearest(view, VIEWS)}.")
     folds = [np.asarray(fold) for fold in fold_embeddings]
     if not folds or len({len(fold) for fold in folds} | {len(labels)}) != 1:
         sizes = ", ".join(str(len(fold)) for fold in folds)
         raise UserError(
-            f"The folds have {sizes or 'no'} test embeddings for {len(labels)} labels: all folds need the same test "
-            "images; delete their embeddings.safetensors and run again."
+            f"All folds must have the same {len(labels)} test images, found {sizes or 'no'} test embeddings: delete "
+            "the embeddings.safetensors of the folds and run again."
         )
     if view == "separated":
         if reduction:
             folds = [reduce(fold, reduction["kind"], reduction["dims"][view], seed) for fold in folds]
-        mean, each = separated(folds, labels, metrics, device, seed, **how)
+        mean, each = separated(folds, labels, metrics, device, seed, **settings)
         return {"dim": folds[0].shape[1], "metrics": mean, "folds": each}
-    measure, chosen = Measure(np.asarray(labels), device=device, seed=seed, **how), {}
+    measure, chosen = Measure(np.asarray(labels), device=device, seed=seed, **settings), {}
     if view == BEST_ON_TEST and select and len(folds) > 1:
         chosen = {"members": best_prefix(folds, measure, select)}
         folds = folds[: chosen["members"]]
@@ -122,7 +122,7 @@ def evaluate_view(
 
 
 def best_prefix(members: Sequence[np.ndarray], measure: Measure, metric: str) -> int:
-    """How many of the members, from the first on, are best together; the fewest if equal."""
+    """Smallest number k for which the first k members together have the best metric."""
     values = [
         measure(concatenated(members[:count], unit=measure.unit), [metric])[metric]
         for count in range(1, len(members) + 1)

@@ -1,1 +1,1 @@
-"""What a row of a table trains with: losses, miners, samplers, optimisers."""
+"""Training methods: losses, miners, samplers and optimisers."""

@@ -1,4 +1,4 @@
-"""The forward pass of a training step: once, in turns, or several times with dropout."""
+"""Forward pass of a training step: once, in several equal chunks, or several times with dropout."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from recheck.parts import build
 
 
 class Single:
-    """One embedding of each image."""
+    """One embedding per image."""
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         return model(images).float()
 
 
 class InTurns:
-    """One embedding of each image, from ``parts`` forward passes over equal consecutive parts of the batch.
+    """One embedding per image, from ``parts`` forward passes over equal consecutive chunks of the batch.
 
-    Batch-norm then takes its statistics from each part alone: anchors by themselves and positives by themselves, or
-    supports and queries, where the sampler puts them into the batch in that order.
+    Batch norm then computes its statistics separately for each chunk: for anchors and positives, or for supports and
+    queries, if the sampler orders the batch that way.
     """
 
     def __init__(self, parts: int):
@@ -29,16 +29,16 @@ class InTurns:
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         if len(images) % self.parts:
-            raise UserError(f"'forward': a batch of {len(images)} images can't be cut into {self.parts} equal parts.")
-        return torch.cat([model(part).float() for part in images.chunk(self.parts)])
+            raise UserError(f"'forward.parts' ({self.parts}) must divide 'sampler.batch' ({len(images)}).")
+        return torch.cat([model(chunk).float() for chunk in images.chunk(self.parts)])
 
 
 class MultiView:
-    """``passes`` × ``masks`` embeddings of each image, (passes · masks, batch, dimension).
+    """``passes`` × ``masks`` embeddings per image, (passes · masks, batch, dimension).
 
-    All passes are one large batch: they differ by the model's own dropout (``model.channel_dropout``), which is
-    independent for each copy. Each result is then dropped out ``masks`` times, elements with probability ``dropout``.
-    One large pass is the same as several small ones only where batch-norm is frozen.
+    All passes run as one large batch. They differ by the model's dropout (``model.channel_dropout``), which is
+    independent for each copy of an image. ``masks`` dropout masks are then applied to each result, with probability
+    ``dropout`` per element. One large batch equals several small ones only if batch norm is frozen.
     """
 
     def __init__(self, passes: int, masks: int, dropout: float):

@@ -1,4 +1,4 @@
-"""Distances that losses share: exact where points coincide, with a gradient of zero there."""
+"""Distances and pair masks shared by losses. The distance of equal points is exactly 0, with gradient 0."""
 
 import torch
 
@@ -6,8 +6,8 @@ import torch
 def distances(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Euclidean distances (rows of ``left``, rows of ``right``).
 
-    From differences, not from products: equal points are exactly 0 apart, the matrix is symmetric to the last bit, and
-    a distance of 0 has the gradient 0.
+    Computed from differences, not from products: equal points are exactly 0 apart, the matrix is symmetric to the last
+    bit, and the gradient of a distance of 0 is 0.
     """
     return torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
 
@@ -17,10 +17,10 @@ def squared_distances(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def same_class(labels: torch.Tensor) -> torch.Tensor:
-    """(batch, batch): whether two rows have one label; a row and itself do."""
+    """(batch, batch): whether two rows have the same label; true on the diagonal."""
     return labels[:, None] == labels[None]
 
 
 def positive_pairs(labels: torch.Tensor) -> torch.Tensor:
-    """(batch, batch): two different rows of one label."""
+    """(batch, batch): whether two different rows have the same label."""
     return same_class(labels) & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)

@@ -1,4 +1,4 @@
-"""Random meta-classes: each member of an ensemble learns to tell other groups of classes apart (DREML)."""
+"""Random meta-classes: each member of an ensemble learns to separate other groups of classes (DREML)."""
 
 import numpy as np
 
@@ -6,15 +6,15 @@ from recheck.errors import UserError
 
 
 def mapping(seed: int, members: int, meta_classes: int, classes: int) -> np.ndarray:
-    """(members, classes): the meta-class of each class for each member, independent and uniform.
+    """(members, classes): meta-class of each class for each member, drawn independently and uniformly.
 
-    From numpy's legacy generator, as the released code has it. Nothing is balanced: a meta-class may stay empty.
+    Uses numpy's legacy generator, as the released code does. Nothing is balanced: a meta-class may be empty.
     """
     if meta_classes < 2:
-        raise UserError(f"'meta_classes' must be at least 2, not {meta_classes}.")
+        raise UserError(f"'relabel.count', the number of meta-classes, must be at least 2, found {meta_classes}.")
     return np.random.RandomState(seed).randint(0, meta_classes, (members, classes))
 
 
 def relabel(labels: np.ndarray, mapping: np.ndarray, member: int) -> np.ndarray:
-    """What a member sees instead of the labels 0…C-1: their meta-classes."""
+    """Meta-classes that a member sees instead of the labels 0…C-1."""
     return mapping[member][labels]

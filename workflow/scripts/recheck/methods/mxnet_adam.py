@@ -1,4 +1,4 @@
-"""Adam as MXNet computes it, which matters where ``eps`` is large."""
+"""Adam as MXNet computes it; the difference matters if ``eps`` is large."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,13 +9,14 @@ from recheck.errors import UserError
 
 
 class MXNetAdam(torch.optim.Optimizer):
-    """With the gradient's L2 term and the clipping inside, and eps beside the uncorrected root:
+    """Adam with weight decay and clipping applied to the gradient, and eps added to the uncorrected root:
 
-        g = clip(gradient + weight_decay · w, ±clip)         element by element; ``clip: null`` is none
+        g = clip(gradient + weight_decay · w, ±clip)         elementwise; ``clip: null`` does not clip
         m ← β₁ m + (1 − β₁) g,    v ← β₂ v + (1 − β₂) g²
         w ← w − lr · sqrt(1 − β₂ᵗ) / (1 − β₁ᵗ) · m / (sqrt(v) + eps).
 
-    torch's Adam adds eps to the corrected root: for eps = 0.01, 30 times as much in the first step.
+    PyTorch's Adam adds eps to the corrected root instead. In the first step, with β₂ = 0.999, eps therefore counts
+    about 30 times as much here, which matters for values as large as 0.01.
     """
 
     def __init__(
@@ -29,11 +30,13 @@ class MXNetAdam(torch.optim.Optimizer):
     ):
         if lr < 0 or eps < 0 or weight_decay < 0 or (clip is not None and clip <= 0):
             raise UserError(
-                f"optimiser 'MXNetAdam' needs lr {lr}, eps {eps} and weight_decay {weight_decay} from 0 and a clip "
-                f"above 0 or null, not {clip}."
+                "'lr', 'eps' and 'weight_decay' of the optimiser 'MXNetAdam' must be at least 0, and 'clip' above 0 or "
+                f"null, found lr {lr}, eps {eps}, weight_decay {weight_decay} and clip {clip}."
             )
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise UserError(f"optimiser 'MXNetAdam' needs two betas from 0 and below 1, not {betas}.")
+            raise UserError(
+                f"'betas' of the optimiser 'MXNetAdam' must be two numbers from 0 and below 1, found {betas}."
+            )
         defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "clip": clip}
         super().__init__(params, defaults)
 

@@ -1,4 +1,4 @@
-"""One optimiser for each part of a run (backbone, head, loss), and their learning-rate schedules."""
+"""One optimiser per module of a run (backbone, head, projector, loss), and their learning-rate schedules."""
 
 from typing import Any
 
@@ -11,31 +11,31 @@ from recheck.parts import build
 FACTORS = "lr_factors"
 
 
-def build_optimisers(spec: dict[str, Any], parts: dict[str, nn.Module]) -> dict[str, torch.optim.Optimizer]:
-    """An optimiser for every part that has trainable parameters; a part without a setting is an error.
+def build_optimisers(spec: dict[str, Any], modules: dict[str, nn.Module]) -> dict[str, torch.optim.Optimizer]:
+    """One optimiser for every module with trainable parameters; each needs an entry in ``optimisers``.
 
-    ``lr_factors`` of a part, such as ``{Conv2d: 0.01}``, multiplies the learning rate of the parameters that modules of
-    that class own themselves.
+    ``lr_factors`` of an entry, such as ``{Conv2d: 0.01}``, multiplies the learning rate of the parameters that belong
+    directly to submodules of that class.
     """
     optimisers = {}
-    for name, module in parts.items():
+    for name, module in modules.items():
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not parameters:
             continue
         if name not in spec:
-            raise UserError(f"'optimisers.{name}' is missing: the {name} has parameters to train.")
+            raise UserError(f"'optimisers.{name}' is missing, but the {name} has trainable parameters: add it.")
         factors = spec[name].get(FACTORS) or {}
-        own = {key: value for key, value in spec[name].items() if key != FACTORS}
+        settings = {key: value for key, value in spec[name].items() if key != FACTORS}
         params = _groups(module, factors, name) if factors else parameters
-        optimiser = build(own, "optimiser", f"optimiser of the {name},", params=params)
+        optimiser = build(settings, "optimiser", f"{name} optimiser", params=params)
         for group in optimiser.param_groups:
             group["lr"] *= group.pop("lr_factor", 1)
         optimisers[name] = optimiser
     return optimisers
 
 
-def _groups(module: nn.Module, factors: dict[str, float], part: str) -> list[dict[str, Any]]:
-    """The trainable parameters by the class of the module that owns them: those without a factor first."""
+def _groups(module: nn.Module, factors: dict[str, float], name: str) -> list[dict[str, Any]]:
+    """Trainable parameters grouped by the class of the submodule they belong to; those without a factor come first."""
     owned: dict[str | None, list[nn.Parameter]] = {None: [], **{kind: [] for kind in factors}}
     seen, kinds = set(), set()
     for owner in module.modules():
@@ -48,11 +48,11 @@ def _groups(module: nn.Module, factors: dict[str, float], part: str) -> list[dic
     for kind, factor in factors.items():
         if kind not in kinds:
             raise UserError(
-                f"'optimisers.{part}.lr_factors': no trained module of the {part} is a '{kind}'; "
-                f"{nearest(str(kind), kinds)}."
+                f"Unknown class '{kind}' in 'optimisers.{name}.lr_factors': the {name} has no trainable submodule of "
+                f"that class; {nearest(str(kind), kinds)}."
             )
         if not isinstance(factor, (int, float)) or isinstance(factor, bool) or factor < 0:
-            raise UserError(f"'optimisers.{part}.lr_factors.{kind}' is a number from 0, not {factor!r}.")
+            raise UserError(f"'optimisers.{name}.lr_factors.{kind}' must be a number from 0, found {factor!r}.")
     return [
         {"params": parameters} if kind is None else {"params": parameters, "lr_factor": factors[kind]}
         for kind, parameters in owned.items()
@@ -63,7 +63,7 @@ def _groups(module: nn.Module, factors: dict[str, float], part: str) -> list[dic
 def build_schedulers(
     spec: dict[str, Any] | None, optimisers: dict[str, torch.optim.Optimizer]
 ) -> dict[str, torch.optim.lr_scheduler.LRScheduler]:
-    """The same schedule, stepped after each epoch, on every optimiser; none if the protocol has none."""
+    """One learning-rate schedule per optimiser, stepped after each epoch; empty if the study has none."""
     if spec is None:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The labels that a run is trained with."""
+"""Labels that a run is trained with."""
 
 from typing import Any
 
@@ -9,7 +9,10 @@ from recheck.parts import build
 
 
 class MetaClasses:
-    """Each class in one of ``count`` meta-classes, drawn for each of the ``members`` of an ensemble; fold is member."""
+    """Assigns each class to one of ``count`` meta-classes, separately for each of the ``members`` of an ensemble.
+
+    The fold is the number of the member.
+    """
 
     def __init__(self, count: int, members: int, num_classes: int, seed: int, fold: int):
         self.count, self.member = count, fold
@@ -20,10 +23,11 @@ class MetaClasses:
 
 
 def training_labels(spec: dict[str, Any] | None, labels: np.ndarray, seed: int, fold: int) -> tuple[np.ndarray, int]:
-    """The ranks 0…T-1 of the training classes, and T; or what a ``relabel`` makes of them, and its ``count``.
+    """Labels for training and the number of classes.
 
-    A relabelling is built with the number of classes, the seed and the fold where it asks for them, and called with the
-    ranks.
+    Without ``relabel`` the labels are the ranks 0…T-1 of the T training classes. A relabelling is built with
+    ``num_classes``, ``seed`` and ``fold`` if it has such arguments, is called with the ranks, and states its number of
+    classes as ``count``.
     """
     classes, ranks = np.unique(labels, return_inverse=True)
     ranks = ranks.astype(np.int64)

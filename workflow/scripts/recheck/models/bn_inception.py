@@ -1,7 +1,7 @@
-"""BN-Inception as its Caffe weights know it, up to the pooled features.
+"""BN-Inception for its published Caffe weights, up to the pooled features.
 
-It is the trunk of most metric-learning papers before 2021. What is Caffe's about it: pools that halve the map round its
-size up, and every convolution has a bias although a batch-norm follows. The modules are flat, with the names of the
+Most metric-learning papers before 2021 use it as their trunk. Two details come from Caffe: pooling with stride 2 rounds
+the size of the map up, and every convolution has a bias although batch norm follows. Module names are those of the
 weights file ``bn_inception-52deb4733.pth``.
 """
 
@@ -21,7 +21,7 @@ halve = partial(F.max_pool2d, kernel_size=3, stride=2, ceil_mode=True)
 
 
 class Unit(NamedTuple):
-    """A convolution, its batch-norm and ReLU."""
+    """A convolution followed by batch norm and ReLU."""
 
     name: str
     width: int
@@ -30,16 +30,16 @@ class Unit(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Widths of four branches, whose outputs are concatenated; 0 where there is no convolution."""
+    """Widths of four branches whose outputs are concatenated; 0 means no convolution."""
 
     one: int
     three: tuple[int, int]  # 1x1, 3x3
     double: tuple[int, int]  # 1x1, both 3x3
-    projection: int  # 1x1 behind the pool
+    projection: int  # 1x1 after the pool
     pool: Callable[[torch.Tensor], torch.Tensor] = average
 
     def branches(self) -> list[list[Unit]]:
-        """The units of each branch; the last branch begins with the pool, and may have nothing else."""
+        """Units of each branch. The last branch starts with the pool and may consist of it only."""
         stride = 2 if self.pool is halve else 1
         one = [[Unit("1x1", self.one)]] if self.one else []
         three = [Unit("3x3_reduce", self.three[0]), Unit("3x3", self.three[1], 3, stride)]
@@ -67,7 +67,7 @@ BLOCKS = {
 
 
 class BNInception(nn.Module):
-    """From normalised BGR images to 1024 features; there is no classifier."""
+    """Maps normalised BGR images to 1024 features; it has no classifier."""
 
     num_features = 1024
 
@@ -105,7 +105,7 @@ class BNInception(nn.Module):
         return torch.cat(outputs, 1)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """The last map: 1024×7×7 for images of 224 and of 227 pixels."""
+        """Last feature map: 1024×7×7 for images of 224 or 227 pixels."""
         x = halve(self._unit("conv1_7x7_s2", x))
         x = halve(self._unit("conv2_3x3", self._unit("conv2_3x3_reduce", x)))
         for name in BLOCKS:

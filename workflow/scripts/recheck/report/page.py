@@ -1,4 +1,4 @@
-"""The study's page: one self-contained HTML file with its tables, figures and the record of every run."""
+"""A study's page: one self-contained HTML file with all tables, figures and runs."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from recheck.report import citations, results
 from recheck.report.figures import all_figures
 from recheck.report.tables import Table, load
 
-# A vector drawing stays sharp at every zoom; beyond this size it is mostly pixels anyway, and the PNG is smaller.
+# An SVG stays sharp at every zoom. A larger one consists mostly of pixels, so the PNG is embedded instead.
 LARGEST_SVG = 300_000
 MEDIA = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv", ".tex": "text/x-tex", ".md": "text/markdown"}
 MEDIA[".bib"] = "text/x-bibtex"
@@ -20,7 +20,7 @@ MEDIA[".bib"] = "text/x-bibtex"
 
 @dataclass(frozen=True)
 class Picture:
-    """An image on the page: ``alt`` describes it for readers who cannot see it, ``caption`` says how to read it."""
+    """An image on the page. ``caption`` explains how to read it; ``alt`` describes it for readers who cannot see it."""
 
     kind: str
     title: str
@@ -37,7 +37,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of one dataset."""
+    """The section of one dataset on the page."""
 
     dataset: str
     table: Table
@@ -46,7 +46,7 @@ class Section:
 
     @property
     def downloads(self) -> list[tuple[str, str, str]]:
-        """Name, file name and data of the table in each format."""
+        """Format, file name and data URI of the table in each format."""
         texts = (
             ("CSV", ".csv", self.table.csv()),
             ("LaTeX", ".tex", self.table.latex()),
@@ -65,7 +65,7 @@ def make(
     figure_files: Iterable[str | Path],
     run_files: Iterable[str | Path],
 ) -> str:
-    """The page of a study from its facts, its ``table.json`` files, figures (.png and .svg) and run records."""
+    """The HTML of a study's page, from its facts, ``table.json`` files, figures (.png, .svg) and ``run.json`` files."""
     drawn = {Path(path).name: path for path in figure_files}
     tables = {table.dataset: table for table in map(load, table_files)}
     labels = {row: label for table in tables.values() for row, label in table.labels.items()}
@@ -89,8 +89,8 @@ def _section(table: Table, drawn: Mapping[str, str | Path]) -> Section:
     for name, figure in all_figures().items():
         png, svg = (drawn.get(f"{dataset}_{name}.{suffix}") for suffix in ("png", "svg"))
         if png and svg:
-            summed = f" {table.headline}" if name in ("metrics", "sweep") and table.headline else ""
-            alt = f"{figure.title} on {dataset}.{summed} The caption below says how to read it."
+            headline = f" {table.headline}" if name in ("metrics", "sweep") and table.headline else ""
+            alt = f"{figure.title} on {dataset}.{headline} The caption below explains how to read it."
             pictures.append(Picture(name, figure.title, png, svg, figure.caption.format(dataset=dataset), alt))
     return Section(dataset, table, pictures, table.headline)
 
@@ -106,7 +106,7 @@ def render(
     command: str,
     rows: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page as text. The same inputs give the same page: there is no date in it but those of the runs."""
+    """The HTML of the page. The same inputs give the same page, because it does not contain the current date."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -134,7 +134,7 @@ def render(
 
 
 def _record(run: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """A row of the table of runs; what a run does not tell is a dash."""
+    """A run as a row of the page's table of runs; missing values are dashes."""
     value = run.get("best_value")
     seconds = run.get("wall_seconds")
     return {
@@ -156,16 +156,16 @@ def _or_dash(value: Any) -> str:
 
 
 def versions(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Package -> version; all of them where runs were made with different ones."""
-    found: dict[str, dict[str, None]] = {}
+    """Package → its version in all runs, or all its versions if they differ."""
+    by_package: dict[str, dict[str, None]] = {}
     for run in runs:
         for package, version in (run.get("versions") or {}).items():
-            found.setdefault(package, {})[str(version)] = None
-    return {package: ", ".join(seen) for package, seen in sorted(found.items())}
+            by_package.setdefault(package, {})[str(version)] = None
+    return {package: ", ".join(seen) for package, seen in sorted(by_package.items())}
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 3.1 s, 1 min 02 s, 2 h 05 min."""
+    """A readable duration: 3.1 s, 1 min 02 s, 2 h 05 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,6 +1,6 @@
-"""Queries of classes that were trained on (seen) and of others (unseen), calibrated each on themselves, for figures.
+"""Shared code of the figures of query sets: seen queries (classes used in training) and unseen queries.
 
-Seen is always solid and unseen always dashed.
+Each set is calibrated on its own queries. Seen queries are always drawn solid and unseen queries dashed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 DASHED = (0, (4, 2))
 LOOKS = {"seen_queries": {**VIEW_STYLES[0], "ls": "-"}, "unseen_queries": {**VIEW_STYLES[1], "ls": DASHED}}
-# Methods whose largest distances lie more than this many times apart can't be read on one scale.
+# Methods share one scale unless their largest distances differ by more than this factor.
 COMPARABLE = 8
 
 
 Sets = Mapping[str, Mapping[str, QuerySet]]
-"""By method and by one of ``LOOKS``; either may be missing where nothing was measured yet."""
+"""Method → name in ``LOOKS`` → query set. Methods and sets without results are missing."""
 
 
 class QueryFigure(Figure):
-    """A figure of what each row finds for both sets of queries, with its first seed."""
+    """A figure of the nearest neighbours that each row finds for both query sets, with its first seed."""
 
     needs = ("embeddings", "index", "split")
 
@@ -40,13 +40,15 @@ class QueryFigure(Figure):
 
 
 def measured(sets: Sets, labels: Mapping[str, str]) -> dict[str, dict[str, QuerySet]]:
-    """The methods that have any queries, in the order of ``labels``, and of each first the seen ones."""
-    found = {method: {name: sets[method][name] for name in LOOKS if name in sets.get(method, {})} for method in labels}
-    return {method: own for method, own in found.items() if own}
+    """The methods with query sets, in the order of ``labels``, each with its seen queries first."""
+    ordered = {
+        method: {name: sets[method][name] for name in LOOKS if name in sets.get(method, {})} for method in labels
+    }
+    return {method: by_name for method, by_name in ordered.items() if by_name}
 
 
 def names(sets: Sets) -> list[str]:
-    return [name for name in LOOKS if any(name in own for own in sets.values())]
+    return [name for name in LOOKS if any(name in by_name for by_name in sets.values())]
 
 
 def title(name: str) -> str:
@@ -54,16 +56,16 @@ def title(name: str) -> str:
 
 
 def set_handles(sets: Sets, colour: str | None = None) -> list[Line2D]:
-    """What solid and dashed mean, in one colour or in the sets' own."""
+    """Legend entries for solid and dashed lines, in one colour or in each set's colour."""
     looks = {name: {"color": colour or LOOKS[name]["color"], "ls": LOOKS[name]["ls"]} for name in names(sets)}
     return [legend_line(lw=1.4, label=title(name), **look) for name, look in looks.items()]
 
 
 def limits(sets: Sets) -> tuple[dict[str, tuple[float, float]], bool]:
-    """The distances to draw of each method, and whether they are the same for all, as they are if that can be read."""
+    """The distance limits of each method, and whether all methods share them (if one scale is readable)."""
     spans = {}
-    for method, own in sets.items():
-        every = np.concatenate([[one.threshold, *one.distances] for one in own.values()])
+    for method, by_name in sets.items():
+        every = np.concatenate([[queries.threshold, *queries.distances] for queries in by_name.values()])
         spans[method] = every.min(), every.max()
     low, high = (pick(ends) for pick, ends in zip((min, max), zip(*spans.values(), strict=True), strict=True))
     shared = high <= COMPARABLE * min(end for _, end in spans.values())
@@ -75,9 +77,9 @@ def _padded(low: float, high: float) -> tuple[float, float]:
     return max(low - room, -room / 2), high + room
 
 
-def arranged(count: int, a_row: int) -> tuple[int, int]:
-    """Rows and columns for so many panels, rows as equally long as can be."""
-    rows = math.ceil(count / a_row)
+def arranged(count: int, per_row: int) -> tuple[int, int]:
+    """Rows and columns of a grid of ``count`` panels, with rows of nearly equal length."""
+    rows = math.ceil(count / per_row)
     return rows, math.ceil(count / rows)
 
 

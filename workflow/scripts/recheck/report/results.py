@@ -1,6 +1,6 @@
-"""Results as frames: reads what the runs left behind and summarises it over seeds.
+"""Results as frames: reads the files of the runs and summarises them over seeds.
 
-This is the one place that knows how a path of the results tree tells study, dataset, method, seed, fold and view.
+Only this module knows how paths in the results tree encode study, dataset, method, seed, fold and view.
 """
 
 import re
@@ -30,7 +30,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the results tree a file is; ``fold`` is None for what belongs to all folds."""
+    """The place of a file in the results tree; ``fold`` is None for files of all folds."""
 
     study: str
     dataset: str
@@ -44,49 +44,49 @@ def place(path: str | Path) -> Place:
     match = PLACE.search(Path(path).as_posix())
     if not match:
         raise UserError(
-            f"{path} is not a path of the results tree: expected .../study/dataset/method/seed0/[fold0/]file."
+            f"{path} is not a path in the results tree; expected …/study/dataset/method/seed0/[fold0/]file."
         )
-    found = match.groupdict()
-    fold = None if found["fold"] is None else int(found["fold"])
-    return Place(found["study"], found["dataset"], found["method"], int(found["seed"]), fold, found["name"])
+    names = match.groupdict()
+    fold = None if names["fold"] is None else int(names["fold"])
+    return Place(names["study"], names["dataset"], names["method"], int(names["seed"]), fold, names["name"])
 
 
 def read_evaluations(paths: Iterable[str | Path]) -> pd.DataFrame:
-    """One row per metric of a view of a seed, values as fractions."""
+    """All evaluations in one frame: one row per seed, view and metric, values as fractions."""
     rows = []
     for path in paths:
-        where, found = place(path), _object(path)
-        key = [where.dataset, where.method, where.seed, found.get("view", Path(where.name).stem), found.get("dim")]
-        rows += [[*key, metric, float(value)] for metric, value in _metrics(path, found).items()]
+        where, content = place(path), _object(path)
+        key = [where.dataset, where.method, where.seed, content.get("view", Path(where.name).stem), content.get("dim")]
+        rows += [[*key, metric, float(value)] for metric, value in _metrics(path, content).items()]
     return pd.DataFrame(rows, columns=EVALUATION_COLUMNS)
 
 
 def read_folds(paths: Iterable[str | Path]) -> pd.DataFrame:
-    """The same metrics fold by fold, for the views that have them."""
+    """The metrics of single folds in one frame, for the views that have them."""
     rows = []
     for path in paths:
-        where, found = place(path), _object(path)
-        for fold, metrics in enumerate(found.get("folds") or []):
-            key = [where.dataset, where.method, where.seed, found.get("view", Path(where.name).stem), fold]
+        where, content = place(path), _object(path)
+        for fold, metrics in enumerate(content.get("folds") or []):
+            key = [where.dataset, where.method, where.seed, content.get("view", Path(where.name).stem), fold]
             rows += [[*key, metric, float(value)] for metric, value in metrics.items()]
     return pd.DataFrame(rows, columns=FOLD_COLUMNS)
 
 
 def _object(path: str | Path) -> dict[str, Any]:
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise UserError(f"{path} should hold one JSON object: delete it and run again, it will be made anew.")
-    return found
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is not a JSON object. Delete it and run again to rebuild it.")
+    return content
 
 
-def _metrics(path: str | Path, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(found.get("metrics"), dict):
-        raise UserError(f"{path} has no 'metrics': delete it and run again, it will be made anew.")
-    return found["metrics"]
+def _metrics(path: str | Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(content.get("metrics"), dict):
+        raise UserError(f"{path} has no 'metrics'. Delete it and run again to rebuild it.")
+    return content["metrics"]
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> float:
-    """Half the width of the t-interval of the mean; NaN for one value, which says nothing about spread."""
+    """The half-width of the t-interval of the mean; NaN for a single value."""
     values = np.asarray(values, dtype=float)
     count = len(values)
     if count < 2:
@@ -95,25 +95,28 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> float:
 
 
 def complete(evaluations: pd.DataFrame, views: Sequence[str]) -> pd.DataFrame:
-    """Without the seeds that lack a view, as while a study is running: all views of a row are over the same seeds."""
+    """The evaluations without seeds that lack a view, so that all views of a row have the same seeds.
+
+    A view may be missing while a study is running.
+    """
     keys = ["dataset", "method", "seed"]
-    whole = evaluations.groupby(keys)["view"].transform(lambda own: set(views) <= set(own))
+    whole = evaluations.groupby(keys)["view"].transform(lambda names: set(views) <= set(names))
     return evaluations[whole.astype(bool)]
 
 
 def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each (dataset, method, view, metric), as fractions."""
+    """Mean, interval (as fractions) and number of seeds per dataset, method, view and metric."""
     key = ["dataset", "method", "view", "metric"]
     rows = [
-        [*group, interval(part["value"]), part["value"].mean(), part["seed"].nunique(), part["dim"].max()]
-        for group, part in evaluations.groupby(key, sort=False)
+        [*group, interval(seeds["value"]), seeds["value"].mean(), seeds["seed"].nunique(), seeds["dim"].max()]
+        for group, seeds in evaluations.groupby(key, sort=False)
     ]
     return pd.DataFrame(rows, columns=[*key, "interval", "mean", "seeds", "dim"])
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that failed for good: in which rule, and the reason in one line; ``fold`` is None for all folds."""
+    """A failed run: the rule that failed and the reason in one line; ``fold`` is None for jobs over all folds."""
 
     method: str
     seed: int
@@ -127,7 +130,7 @@ class Failure:
 
 
 def read_failures(paths: Iterable[str | Path]) -> list[Failure]:
-    """What the files ``<rule>.failed`` beside the logs say."""
+    """The failures recorded in the files ``<rule>.failed`` next to the logs."""
     failures = []
     for path in map(Path, paths):
         where, reason = place(path), " ".join(path.read_text(encoding="utf-8").split())
@@ -136,43 +139,43 @@ def read_failures(paths: Iterable[str | Path]) -> list[Failure]:
 
 
 def best_method(summary: pd.DataFrame, metric: str, view: str, exclude: Iterable[str] = ()) -> str | None:
-    """The method with the highest mean; the first of equals, None if there is none."""
+    """The method with the highest mean, the first one if several are equal; None without results."""
     rows = summary[(summary["metric"] == metric) & (summary["view"] == view) & ~summary["method"].isin(list(exclude))]
     return None if rows.empty else str(rows.loc[rows["mean"].idxmax(), "method"])
 
 
 def read_histories(paths: Iterable[str | Path]) -> pd.DataFrame:
     """All training histories in one frame, each row with its dataset, method, seed and fold."""
-    parts = []
+    histories = []
     for path in paths:
         where = place(path)
         try:
-            part = pd.read_csv(path)
+            history = pd.read_csv(path)
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not a readable table ({error}): delete it and run again.") from None
-        if not {"epoch", "step"} <= set(part.columns):
-            raise UserError(f"{path} lacks the columns 'epoch' and 'step': delete it and run again.")
-        part.insert(0, "fold", where.fold or 0)
-        part.insert(0, "seed", where.seed)
-        part.insert(0, "method", where.method)
-        part.insert(0, "dataset", where.dataset)
-        parts.append(part)
+            raise UserError(f"{path} is not valid CSV ({error}). Delete it and run again to rebuild it.") from None
+        if not {"epoch", "step"} <= set(history.columns):
+            raise UserError(f"{path} lacks the columns 'epoch' and 'step'. Delete it and run again to rebuild it.")
+        history.insert(0, "fold", where.fold or 0)
+        history.insert(0, "seed", where.seed)
+        history.insert(0, "method", where.method)
+        history.insert(0, "dataset", where.dataset)
+        histories.append(history)
     columns = ["dataset", "method", "seed", "fold", "epoch", "step", "loss"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return pd.concat(histories, ignore_index=True) if histories else pd.DataFrame(columns=columns)
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
-    """The records of the runs, each with the dataset, method, seed and fold that its path says."""
+    """The records of the runs, each with the dataset, method, seed and fold from its path."""
     runs = []
     for path in paths:
         where = place(path)
-        own = {"dataset": where.dataset, "method": where.method, "seed": where.seed, "fold": where.fold or 0}
-        runs.append({**_object(path), **own})
+        origin = {"dataset": where.dataset, "method": where.method, "seed": where.seed, "fold": where.fold or 0}
+        runs.append({**_object(path), **origin})
     return runs
 
 
 def chosen_epochs(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int, int], int]:
-    """The epoch whose weights were kept, by (method, seed, fold)."""
+    """(method, seed, fold) → epoch of the run's checkpoint."""
     return {
         (run["method"], run["seed"], run["fold"]): run["best_epoch"]
         for run in runs
@@ -181,12 +184,12 @@ def chosen_epochs(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int, int
 
 
 def embedding_files(paths: Iterable[str | Path]) -> dict[str, list[str | Path]]:
-    """The files of each method in the order of its folds, of its smallest seed: a figure shows one, not a mean."""
-    found: dict[str, dict[int, dict[int, str | Path]]] = {}
+    """Method → the files of its smallest seed in the order of the folds; figures of embeddings show one seed."""
+    by_method: dict[str, dict[int, dict[int, str | Path]]] = {}
     for path in paths:
         where = place(path)
-        found.setdefault(where.method, {}).setdefault(where.seed, {})[where.fold or 0] = path
-    first = {method: seeds[min(seeds)] for method, seeds in found.items()}
+        by_method.setdefault(where.method, {}).setdefault(where.seed, {})[where.fold or 0] = path
+    first = {method: seeds[min(seeds)] for method, seeds in by_method.items()}
     return {method: [folds[fold] for fold in sorted(folds)] for method, folds in first.items()}
 
 
@@ -196,18 +199,17 @@ def concatenated_view(
     unit: bool = True,
     with_gallery: bool = False,
 ) -> np.ndarray:
-    """The test embeddings as the concatenated view searches them.
+    """The test embeddings as searched in the concatenated view; ``paths`` are the files of all folds of one seed.
 
-    Where there is a gallery, those of the queries, and ``with_gallery`` also of the gallery behind them. ``paths`` are
-    the files of all folds of one seed.
+    With queries and a gallery, these are the queries; ``with_gallery`` appends the gallery.
     """
-    found = [read_embeddings(path) for path in paths]
-    folds = [np.concatenate([own[role] for role in _shown_roles(own, with_gallery)]) for own in found]
+    embeddings = [read_embeddings(path) for path in paths]
+    folds = [np.concatenate([roles[role] for role in _shown_roles(roles, with_gallery)]) for roles in embeddings]
     return concatenated(folds, reduction, place(paths[0]).seed, unit)
 
 
 def class_names(index: pd.DataFrame) -> dict[int, str]:
-    """What to call a label in a figure: its class's name with spaces, or the number if it has none."""
+    """Label → name of its class with spaces; the number if the class has no name."""
     first = index.drop_duplicates("label")
     return {
         int(label): name.replace("-", " ").replace("_", " ") or str(label)
@@ -216,7 +218,7 @@ def class_names(index: pd.DataFrame) -> dict[int, str]:
 
 
 def class_groups(index: pd.DataFrame) -> dict[int, str]:
-    """The super-label of each label, where the dataset has any."""
+    """Label → super-label, for labels that have one."""
     first = index.drop_duplicates("label")
     return {int(label): name for label, name in zip(first["label"], first["super_label"], strict=True) if name}
 
@@ -226,17 +228,20 @@ def _shown_roles(roles: Collection[str], with_gallery: bool) -> tuple[str, ...]:
 
 
 def test_images(split: Mapping[str, Any], with_gallery: bool = False) -> np.ndarray:
-    """Indices of the test images, or queries (then gallery); a figure over all folds needs the same in each."""
+    """The indices of the test images or queries; ``with_gallery`` appends the gallery.
+
+    All folds must have the same test images, because figures concatenate their embeddings.
+    """
     folds = [[image for role in _shown_roles(fold, with_gallery) for image in fold[role]] for fold in split["folds"]]
     if any(fold != folds[0] for fold in folds[1:]):
         raise UserError(
-            "The folds of this split have different test images, so their embeddings cannot be shown in one."
+            "The folds of this split have different test images, so one figure can't show their embeddings together."
         )
     return np.asarray(folds[0], dtype=np.int64)
 
 
 def split_facts(split: Mapping[str, Any], index: pd.DataFrame) -> dict[str, Any]:
-    """The sizes that a table's caption names: test images and classes, folds, and the training set of a fold."""
+    """The sizes for a table's caption: test images and classes, folds, and the training set of a fold."""
     labels = index["label"].to_numpy()
     first = split["folds"][0]
     if "index" in first:

@@ -1,6 +1,6 @@
-"""How the figures look, and how they are saved: the same bytes for the same data, readable without colour.
+"""The style of all figures, readable without colour, and how they are saved: the same data gives the same bytes.
 
-Snakemake imports the figures while it reads the workflow, so matplotlib is imported where something is drawn.
+Snakemake imports the figures while it parses the workflow, so matplotlib is imported only by functions that draw.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-# Okabe and Ito's palette, without its yellow, which is too faint on white.
+# Okabe and Ito's palette without yellow, which is too faint on white.
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 BROWN = "#8C510A"
 INK, GREY, FAINT, STRIPE = "#222222", "#767676", "#d0d0d0", "#f5f6f8"
-# The first and the second view of a study.
+# For the first and the second view of a study.
 VIEW_STYLES = ({"color": BLUE, "marker": "o"}, {"color": VERMILLION, "marker": "s"})
-# For lines whose style says something else than the method.
+# For figures in which the line style does not encode the method.
 MANY_COLOURS = (*COLOURS, INK, BROWN)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
@@ -61,7 +61,7 @@ DPI = 150
 
 @contextmanager
 def styled() -> Iterator[ModuleType]:
-    """Yield pyplot with the settings of all figures, drawing to files only."""
+    """Yield pyplot with the common style, without a display."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -72,7 +72,10 @@ def styled() -> Iterator[ModuleType]:
 
 
 def series(position: int) -> dict[str, object]:
-    """Colour, marker and line of the n-th method: no two of the first 60 share all three, nor two neighbours any."""
+    """Colour, marker and line style of the n-th method.
+
+    No two of the first 60 methods share all three, and no two neighbours share any.
+    """
     return {
         "color": COLOURS[position % len(COLOURS)],
         "marker": MARKERS[position % len(MARKERS)],
@@ -81,13 +84,13 @@ def series(position: int) -> dict[str, object]:
 
 
 def line_of(position: int) -> dict[str, object]:
-    """Colour and marker of the n-th method, where solid, dashed and stars mean something else."""
+    """Colour and marker of the n-th method, for figures in which line styles and stars have another meaning."""
     markers = [marker for marker in MARKERS if marker != "*"]
     return {"color": MANY_COLOURS[position % len(MANY_COLOURS)], "marker": markers[position % len(markers)]}
 
 
 def striped(axis: Axes, rows: int) -> None:
-    """A row of a chart for each tick, every other one shaded, the first on top."""
+    """Turn the axis into rows, one per tick, the first on top and every other row shaded."""
     for row in range(1, rows, 2):
         axis.axhspan(row - 0.5, row + 0.5, color=STRIPE, zorder=0, lw=0)
     axis.set_ylim(rows - 0.5, -0.5)
@@ -110,12 +113,12 @@ def legend_patch(**look: object) -> Patch:
 
 
 def plain(value: float, _: int) -> str:
-    """A tick's number without trailing zeros or powers of ten."""
+    """A tick label without trailing zeros or powers of ten."""
     return f"{value:g}"
 
 
 def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
-    """Write both files atomically, without dates or version strings; return the figure for tests."""
+    """The figure, after writing both files atomically, without dates or version strings."""
     import matplotlib.pyplot as plt
 
     with atomic(png) as temporary:
@@ -127,7 +130,7 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
 
 
 def note(sentence: str, png: str | Path, svg: str | Path) -> Figure:
-    """A figure that says why there is nothing to draw, so that a study without it still completes."""
+    """A figure with only a sentence that explains why there is nothing to draw, so that the study still completes."""
     with styled() as plt:
         figure = plt.figure(figsize=(7, 1.2))
         figure.text(0.5, 0.5, sentence, ha="center", va="center", color=GREY)

@@ -1,4 +1,4 @@
-"""Pictures and page of the experiment with points in a plane (``training/toy.py``)."""
+"""Pictures and page of the toy experiment with points in a plane (``training/toy.py``)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,41 +19,41 @@ from recheck.report.style import COLOURS, FAINT, INK, MARKERS, legend_line, save
 
 PICTURES = {
     "data": (
-        "What is learned from",
-        "Points like those of a training batch, coloured by the circle that they come from: the radius is that of the "
-        "circle plus noise of deviation 1/5, as wide as the distance between two circles.",
+        "Training data",
+        "Points drawn like a training batch, coloured by circle. A point's radius is that of its circle plus noise "
+        "with a standard deviation of 1/5, which equals the distance between two circles.",
     ),
     "losses": (
-        "Loss in training",
-        "The loss of each step (faint) and its mean over the steps around it, each loss to its own scale. Every step "
-        "has a new batch of four points a circle, so single values vary. The contrastive loss is a mean over the pairs "
-        "that still have a loss: when easy pairs are done, the mean of the others may rise.",
+        "Training loss",
+        "The loss of each step (faint) and its moving average, each panel with its own scale. Every step uses a new "
+        "batch of four points per circle, so single values vary. The contrastive loss is a mean over the pairs that "
+        "still have a loss: once the easy pairs have none, the mean over the others may rise.",
     ),
     "embeddings": (
-        "What was learned",
-        "The network's outputs, not normalised, for fresh points with noise of deviation 1/20. The loss has only seen "
-        "their directions: circles are told apart where their points leave the centre at angles of their own.",
+        "Learned embeddings",
+        "The network's outputs, not normalised, for new points with noise of standard deviation 1/20. The loss saw "
+        "only the directions of the outputs: circles are separated where their points lie at different angles.",
     ),
 }
-"""What can be drawn, each with a title and how to read it."""
+"""Name of each picture → its title and caption."""
 
 SMOOTHED = 0.02
-"""The part of a run that a mean of the loss goes over."""
+"""Window of the loss's mean, as a fraction of all steps."""
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
-    """What a run has left."""
+    """The arrays that a run has written."""
     try:
         with np.load(path) as stored:
             return dict(stored)
-    except Exception as error:  # numpy and zipfile have many words for it
-        raise UserError(f"{path} is damaged ({error}): delete it and run again, it will be made anew.") from error
+    except Exception as error:  # numpy and zipfile raise many types
+        raise UserError(f"{path} is damaged ({error}). Delete it and run again to rebuild it.") from error
 
 
 def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | Path) -> Figure:
-    """One of ``PICTURES`` of the runs, by label."""
+    """Draw one of ``PICTURES``, with one panel per run; ``runs`` maps labels to arrays."""
     with styled() as plt:
         if picture == "data":
             figure, axis = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
@@ -79,8 +79,8 @@ def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | P
 
 def _scatter(axis: Axes, points: np.ndarray, labels: np.ndarray) -> None:
     for number, label in enumerate(np.unique(labels)):
-        own = points[labels == label]
-        axis.plot(*own.T, ls="", marker=MARKERS[number], color=COLOURS[number], ms=2.6, mew=0, alpha=0.65)
+        circle = points[labels == label]
+        axis.plot(*circle.T, ls="", marker=MARKERS[number], color=COLOURS[number], ms=2.6, mew=0, alpha=0.65)
     axis.set_aspect("equal", adjustable="datalim")
 
 
@@ -102,9 +102,9 @@ def _loss(axis: Axes, losses: np.ndarray) -> None:
 
 
 def measures(runs: Mapping[str, Arrays]) -> pd.DataFrame:
-    """A row a loss: its mean at the start and at the end, and how often the nearest fresh point is of the same circle.
+    """One row per loss: its mean at the start and the end, and Recall@1 of new points.
 
-    That is Recall@1, of directions, which the loss has seen, and of the outputs as they are.
+    Recall@1 is computed for the directions, which the loss saw, and for the raw outputs.
     """
     rows = []
     for label, run in runs.items():
@@ -120,7 +120,7 @@ def measures(runs: Mapping[str, Arrays]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Table:
-    """As much of a table as the page asks for."""
+    """The parts of a table that the page needs."""
 
     frame: pd.DataFrame
     caption: str
@@ -150,7 +150,7 @@ class _Section(pages.Section):
 
 
 def page(toy: Mapping[str, Any], runs: Mapping[str, Arrays], figure_files: Sequence[str | Path]) -> str:
-    """One file with a small table and all pictures, like that of a study."""
+    """The HTML of the page, like that of a study: a small table and all pictures."""
     files = {(Path(path).stem, Path(path).suffix): path for path in figure_files}
     figures = [
         pages.Picture(
@@ -159,8 +159,8 @@ def page(toy: Mapping[str, Any], runs: Mapping[str, Arrays], figure_files: Seque
         for kind, (title, text) in PICTURES.items()
     ]
     caption = (
-        f"Loss: mean over the first and the last {100 * SMOOTHED:g} % of the steps. R@1: of the fresh points of the "
-        "last picture, the share whose nearest other point is of the same circle."
+        f"Loss: mean over the first and the last {100 * SMOOTHED:g} % of the steps. R@1: share of the points in the "
+        "last picture whose nearest other point is on the same circle."
     )
     return pages.render(
         study=toy["name"],

@@ -1,4 +1,4 @@
-"""Types that the figures name but do not import: only type checkers read this module."""
+"""Types for annotations in the figures. Only type checkers import this module."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing

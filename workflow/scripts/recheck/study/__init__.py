@@ -1,1 +1,1 @@
-"""The corridor from YAML to everything else: a study, its rows and its runs, composed and resolved once."""
+"""Studies: from YAML files to resolved rows and runs. All other code uses only the result."""

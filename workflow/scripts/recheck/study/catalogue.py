@@ -1,4 +1,4 @@
-"""Every target: the studies, and for each study what is measured so far and what was published."""
+"""All targets: every study, its results so far (`<study>_so_far`) and its published values (`<study>_published`)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from recheck.study.published import Document, load_published, scoped
 
 
 class Catalogue:
-    """Studies are read when they are asked for, and once."""
+    """All studies by target. Each study is read once, on first use."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Catalogue:
         check_dataset: Callable[[str, Path], Any],
         place: Callable[[str], str],
     ):
-        """``chosen`` are the config's variant, seeds and methods, ``place`` puts folders in the place of pathvars."""
+        """``chosen`` holds the config's variant, seeds and methods; ``place`` replaces pathvars by folders."""
         self.files, self.published_folder, self.chosen = files, published, chosen
         self.with_weights, self.check_dataset, self.place = with_weights, check_dataset, place
         self.targets: dict[str, tuple[str, str]] = {name: (name, ALL) for name in files.studies}
@@ -33,7 +33,7 @@ class Catalogue:
                 target = f"{name}_{scope}"
                 if target in files.studies:
                     raise UserError(
-                        f"{files.studies[target]}: '{target}' is a target of study '{name}' already; rename the file."
+                        f"{files.studies[target]}: '{target}' is already a target of study '{name}'. Rename this file."
                     )
                 self.targets[target] = name, scope
         self._studies: dict[str, Study] = {}
@@ -41,7 +41,7 @@ class Catalogue:
         self._facts: dict[tuple[str, str], dict[str, Any]] = {}
 
     def study(self, target: str) -> Study:
-        """The study behind a target, checked."""
+        """The study of a target, checked."""
         name = self.targets.get(target, (target,))[0]
         if name not in self._studies:
             self._studies[name] = self._load(name)
@@ -60,11 +60,11 @@ class Catalogue:
         return study
 
     def shown(self, target: str) -> Study:
-        """The study as a target shows it."""
+        """The study of a target, reduced to what the target shows."""
         return scoped(self.study(target), self.targets[target][1], self.documents(target))
 
     def documents(self, target: str) -> list[Document]:
-        """What a study is compared with; nothing if it names no file."""
+        """The published documents of a study; empty if the study has no `published` file."""
         published = self.study(target).published
         if not published:
             return []
@@ -73,16 +73,16 @@ class Catalogue:
         return self._documents[published]
 
     def pages(self, target: str) -> list[str]:
-        """The page and references of a target, and of the studies built with it unless only some rows are wanted."""
+        """Page and references of a target and, unless the config selects methods, of the studies in `also_build`."""
         name, scope = self.targets.get(target, (target, ALL))
-        alone = scope != ALL or self.chosen.get("methods") or name not in self.files.studies
-        others = [] if alone else top_level(name, self.files).get("also_build") or []
+        only_this = scope != ALL or self.chosen.get("methods") or name not in self.files.studies
+        others = [] if only_this else top_level(name, self.files).get("also_build") or []
         return [f"<results>/{page}/{file}" for page in (target, *others) for file in ("index.html", "references.bib")]
 
-    # for the rules of report.smk
+    # used by the rules of report.smk
 
     def facts(self, target: str, dataset: str) -> dict[str, Any]:
-        """What tables and figures of a dataset are told; as of the first time it was asked."""
+        """The facts for tables and figures of a dataset, computed on the first call and then kept."""
         if (target, dataset) not in self._facts:
             measured = self._measured(target, dataset)
             self._facts[target, dataset] = facts.facts(self.shown(target), dataset, self.documents(target), measured)
@@ -92,7 +92,7 @@ class Catalogue:
         return facts.page_facts(self.shown(target))
 
     def _measured(self, target: str, dataset: str) -> set[str]:
-        """Rows that have, or will have, results: of a study all, so far those with an evaluation."""
+        """The rows with results when the report is made: all rows of the study, or the rows evaluated so far."""
         study, scope = self.study(target), self.targets[target][1]
         if scope == PUBLISHED:
             return set()
@@ -102,7 +102,7 @@ class Catalogue:
         return {Path(path).parts[-3] for path in paths}
 
     def figures(self, target: str, figures: Mapping[str, Any], suffix: str) -> list[str]:
-        """The figures (by name, with their ``applies``) of what is, or will be, measured on each dataset."""
+        """The paths of all ``figures`` (name → figure) that apply to the target, for each of its datasets."""
         return [
             f"<results>/{target}/figures/{dataset}_{name}.{suffix}"
             for dataset in self.shown(target).datasets
@@ -111,13 +111,14 @@ class Catalogue:
         ]
 
     def needed(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
-        """What a job of the report waits for: nothing in scopes that show what exists."""
+        """The files that a report job waits for; none for `so_far` and `published`, which show what exists."""
         return self._files(target, datasets, needs) if self.targets[target][1] == ALL else {}
 
     def found(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, Any] | None:
-        """What exists of it, for scopes that show just that; None for a study itself, whose files are inputs.
+        """The existing files for `so_far` and `published`; None for the study itself, whose files are inputs.
 
-        Not inputs, because Snakemake would make those, or make them again, and would not let two run at once.
+        They are not inputs, because Snakemake would create or update inputs, and would lock them against a second
+        Snakemake.
         """
         scope = self.targets[target][1]
         if scope == ALL:
@@ -137,10 +138,13 @@ class Catalogue:
 
 
 def unknown_target(target: str, catalogue: Catalogue, others: Mapping[str, Path]) -> UserError:
-    """The sentence about a target that does not exist."""
+    """The error for a target that does not exist."""
     study = target.removesuffix(f"_{PUBLISHED}")
     if study != target and study in catalogue.files.studies:
-        catalogue.study(study)  # says what is wrong with a file that can't be read
-        return UserError(f"{catalogue.files.studies[study]} names no 'published' values, so there are none to show.")
+        catalogue.study(study)  # a study that can't be read has an error of its own
+        return UserError(
+            f"{catalogue.files.studies[study]} has no 'published' values, so there is no target '{target}'. Add "
+            f"'published: <file>' or build '{study}'."
+        )
     known = nearest(target, [*catalogue.targets, *others])
-    return UserError(f"There is no study '{target}'; {known} (config/studies/*.yaml).")
+    return UserError(f"Unknown study '{target}'; {known} (config/studies/*.yaml).")

@@ -1,4 +1,4 @@
-"""What only makes sense together: checked when a study is read, before anything is built on it."""
+"""Checks of settings that depend on each other, made when a study is read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from recheck.names import (
 )
 from recheck.study.model import Run, Study
 
-# Where a run's settings hold a part, and of which kind it is.
+# Key of each part in the run settings → kind of part.
 PARTS = {
     "loss": "loss",
     "miner": "miner",
@@ -35,7 +35,7 @@ PARTS = {
 
 
 def check_study(study: Study) -> None:
-    """Refuse a study whose runs could not be trained or evaluated, in one sentence that names file and row."""
+    """Raise a UserError, with file and row, if a run of the study could not be trained or evaluated."""
     for runs in study.runs.values():
         for row, run in runs.items():
             source = f"{study.path}, row '{row}'"
@@ -46,7 +46,10 @@ def check_study(study: Study) -> None:
             _check_batches(run.settings, source)
             _check_views(study.views, run, source)
             if run.settings["schedule"]["epochs"] > 0 and not (run.settings.get("loss") or run.released):
-                raise UserError(f"{source}: trains for {run.settings['schedule']['epochs']} epochs but has no 'loss'.")
+                raise UserError(
+                    f"{source}: 'loss' is missing, but 'schedule.epochs' is {run.settings['schedule']['epochs']}. Add "
+                    "a loss, or set 'epochs: 0' for a row that is not trained."
+                )
 
 
 def _check_metrics(settings: Mapping[str, Any], views: Sequence[str], source: str) -> None:
@@ -67,7 +70,7 @@ def _check_metrics(settings: Mapping[str, Any], views: Sequence[str], source: st
     for name in evaluation["table"]:
         if name not in evaluation["metrics"]:
             raise UserError(
-                f"{source}: 'evaluation.table' names '{name}', which 'evaluation.metrics' does not compute."
+                f"{source}: 'evaluation.table' names '{name}', which is not in 'evaluation.metrics'. Add it there."
             )
 
 
@@ -82,13 +85,13 @@ def _check_split(settings: Mapping[str, Any], source: str) -> None:
         return
     if (role := selection.get("role")) is not None and role not in roles:
         raise UserError(
-            f"{source}: 'selection.role' is '{role}', but the split scheme {name} has only {', '.join(roles)}; leave "
-            "'role' out to take the last epoch."
+            f"{source}: 'selection.role' is '{role}', but the split scheme {name} only has the roles "
+            f"{', '.join(roles)}. Leave 'role' out to use the last epoch."
         )
     for watched in selection.get("watch", {}):
         if watched not in roles:
             raise UserError(
-                f"{source}: 'selection.watch' names '{watched}', but the split scheme {name} has only "
+                f"{source}: 'selection.watch' names '{watched}', but the split scheme {name} only has the roles "
                 f"{', '.join(roles)}."
             )
 
@@ -96,29 +99,30 @@ def _check_split(settings: Mapping[str, Any], source: str) -> None:
 def _check_parts(settings: Mapping[str, Any], source: str) -> None:
     resize = settings["transforms"].get("resize")
     if resize and len({"shorter", "exact", "fit"} & set(resize)) != 1:
-        raise UserError(f"{source}: 'transforms.resize' needs either 'shorter', 'exact' or 'fit'.")
+        raise UserError(f"{source}: 'transforms.resize' must have exactly one of 'shorter', 'exact' and 'fit'.")
     if "batch" not in settings["sampler"]:
-        raise UserError(f"{source}: 'sampler' has no 'batch', the number of images in a batch.")
+        raise UserError(f"{source}: 'sampler.batch' is missing. Set it to the number of images per batch.")
     for key, kind in PARTS.items():
-        place = settings
+        value = settings
         for word in key.split("."):
-            place = (place or {}).get(word)
-        if place is not None:
-            parts.check(place, kind, source, key)
+            value = (value or {}).get(word)
+        if value is not None:
+            parts.check(value, kind, source, key)
 
 
 def _check_batches(settings: Mapping[str, Any], source: str) -> None:
     sampler, forward = settings["sampler"], settings.get("forward") or {}
-    loss, miner = ((settings.get(part) or {}).get("class") for part in ("loss", "miner"))
+    loss, miner = ((settings.get(key) or {}).get("class") for key in ("loss", "miner"))
     no_pairs = sampler["class"] == "Shuffled" or (sampler["class"] == "MPerClass" and sampler.get("per_class") == 1)
     if miner and no_pairs:
         raise UserError(
-            f"{source}: the miner '{miner}' looks for images of the same class, but the sampler '{sampler['class']}' "
-            "does not put them into a batch; use {class: MPerClass, per_class: 2} or more."
+            f"{source}: the miner '{miner}' needs several images per class in a batch, but the sampler "
+            f"'{sampler['class']}' does not provide them. Use 'sampler: {{class: MPerClass, per_class: 2}}' or more."
         )
     if loss == "WithinPairLoss" and not forward:
         raise UserError(
-            f"{source}: the loss 'WithinPairLoss' needs several views: add 'forward: {{class: MultiView, …}}'."
+            f"{source}: the loss 'WithinPairLoss' needs several views of each image. Add 'forward: {{class: "
+            "MultiView, …}'."
         )
     if forward.get("class") == "InTurns" and sampler["batch"] % forward.get("parts", 1):
         raise UserError(
@@ -127,43 +131,49 @@ def _check_batches(settings: Mapping[str, Any], source: str) -> None:
     if forward.get("class") != "MultiView":
         return
     if miner:
-        raise UserError(f"{source}: a miner can't look at several views of an image: remove 'miner' or 'forward'.")
+        raise UserError(f"{source}: 'miner' does not work with several views of an image. Remove 'miner' or 'forward'.")
     if loss in parts.KINDS["loss"]["pytorch_metric_learning.losses"]:
         raise UserError(
-            f"{source}: the loss '{loss}' takes one view of an image: put it inside "
+            f"{source}: the loss '{loss}' takes one view of each image. Wrap it in "
             "'{class: WithinPairLoss, loss: …}', or remove 'forward'."
         )
 
 
 def _check_released(run: Run, named: bool, source: str) -> None:
-    """Rows of released checkpoints are known by their names, so that Snakemake can tell who makes them."""
+    """Rows of released checkpoints end in `_released`, because Snakemake chooses the rule by the row's name."""
     released = run.released
     if (released is not None) != named:
         raise UserError(
-            f"{source}: the name of a row ends in '_released' if it has 'released' checkpoints, and only then; "
-            "rename it, or give it 'released' on every dataset."
+            f"{source}: a row must end in '_released' if it has 'released' checkpoints, and only then. Rename the row, "
+            "or set 'released' on every dataset."
         )
     if released is None:
         return
     if "layout" not in released:
-        raise UserError(f"{source}: 'released' has no 'layout', how its files are named; known: mlrc.")
-    for part in ("loss", "miner", "forward"):
-        if run.settings.get(part):
-            raise UserError(f"{source}: 'released' checkpoints are not trained: remove '{part}'.")
+        raise UserError(f"{source}: 'released.layout' is missing. Known: mlrc.")
+    for key in ("loss", "miner", "forward"):
+        if run.settings.get(key):
+            raise UserError(
+                f"{source}: '{key}' has no effect on 'released' checkpoints, which are not trained. Remove it."
+            )
     if run.settings["model"]["head"]["class"] != "Linear":
-        raise UserError(f"{source}: 'released' checkpoints of layout mlrc need 'head: {{class: Linear, dim: …}}'.")
+        raise UserError(
+            f"{source}: 'model.head' must be '{{class: Linear, dim: …}}' for 'released' checkpoints of layout mlrc."
+        )
 
 
 def _check_views(views: Sequence[str], run: Run, source: str) -> None:
-    """A view that is named after an epoch must show that epoch; one of queries needs a split that has queries."""
-    asked = [view for view in views if view in QUERY_VIEWS]
-    if asked and (len(asked) < len(views) or run.settings["split"]["scheme"] != "seen_unseen"):
+    """A view named after an epoch must show that epoch; a query view needs a split with queries."""
+    query_views = [view for view in views if view in QUERY_VIEWS]
+    if query_views and (len(query_views) < len(views) or run.settings["split"]["scheme"] != "seen_unseen"):
         raise UserError(
-            f"{source}: the view '{asked[0]}' needs 'split: {{scheme: seen_unseen, …}}', and no other views than "
-            f"{' and '.join(QUERY_VIEWS)} beside it."
+            f"{source}: the view '{query_views[0]}' needs 'split: {{scheme: seen_unseen, …}}' and can only be combined "
+            f"with {' and '.join(QUERY_VIEWS)}."
         )
-    if asked and run.members > 1:
-        raise UserError(f"{source}: the view '{asked[0]}' calibrates one model, so 'members' can't be above 1.")
+    if query_views and run.members > 1:
+        raise UserError(
+            f"{source}: the view '{query_views[0]}' calibrates one model, so 'members' must be 1, found {run.members}."
+        )
     role = run.settings["selection"].get("role")
     if not run.trained:
         return
@@ -171,6 +181,6 @@ def _check_views(views: Sequence[str], run: Run, source: str) -> None:
         raise UserError(f"{source}: the view '{BEST_ON_TEST}' needs 'selection: {{role: test, metric: …}}'.")
     if LAST_EPOCH in views and role not in (None, "test"):
         raise UserError(
-            f"{source}: the view '{LAST_EPOCH}' shows no last epoch if 'selection.role' is '{role}'; use 'test', leave "
-            "'role' out, or show 'concatenated'."
+            f"{source}: the view '{LAST_EPOCH}' needs the last epoch, but 'selection.role' is '{role}'. Set it to "
+            "'test', leave it out, or use the view 'concatenated'."
         )

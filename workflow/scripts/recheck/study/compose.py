@@ -1,6 +1,6 @@
-"""A study written out: its base, its methods' files, one variant and its sweep put together.
+"""A study written out: its base, method files, variant and sweep combined into one mapping.
 
-Imported while Snakemake parses the workflow, so nothing heavy is imported here.
+Snakemake imports this module while it parses the workflow, so it must not import anything slow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,22 +14,22 @@ from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
 
 RECOMMENDED = "recommended"
-# What a method file says about the method; all else in it is a setting of the rows.
+# Keys of a method file that describe the method; all other keys are settings of its rows.
 ABOUT = ("family", "paper")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Name → path of every study and every method."""
+    """Name → path of every study file and every method file."""
 
     studies: Mapping[str, Path]
     methods: Mapping[str, Path]
 
 
 def compose(name: str, files: Files, variant: str | None = None) -> dict[str, Any]:
-    """A study with nothing left to look up, checked against its schema.
+    """The complete study, with all keys filled in and checked against the schema.
 
-    ``variant`` is chosen instead of the study's own, if the study has variants.
+    ``variant`` overrides the study's own choice, if the study has variants.
     """
     path = _study_path(name, files)
     study = _with_base(path, files)
@@ -39,19 +39,24 @@ def compose(name: str, files: Files, variant: str | None = None) -> dict[str, An
     validate(study, "study", path)
     study = _with_sweep(_with_variant(study, variant, path), path)
     if study.get("sweep") or study.get("variants"):
-        validate(study, "study", path)  # again: their changes can't be checked before they are made
+        validate(study, "study", path)  # again, because the changes of a variant or sweep are now merged in
     empty = {"description": "", "views": list(FOLD_VIEWS), "published": None, "baseline": None, "sweep": None}
     study = {"name": name, **empty, **study, "variants": study.get("variants") or {}}
     study["also_build"] = study.get("also_build") or []
-    study["datasets"] = {dataset: own or {} for dataset, own in study["datasets"].items()}
-    study["methods"] = {row: {**own, **about.get(own.get("method"), {})} for row, own in study["methods"].items()}
+    study["datasets"] = {dataset: settings or {} for dataset, settings in study["datasets"].items()}
+    study["methods"] = {
+        row: {**settings, **about.get(settings.get("method"), {})} for row, settings in study["methods"].items()
+    }
     _check_top_level(study, path, files)
     _check_hyperparameters(study, path)
     return study
 
 
 def top_level(name: str, files: Files) -> dict[str, Any]:
-    """The keys of a study after its base, not validated; none if it can't be read, which is reported when it is run."""
+    """The keys of a study merged with its base, not validated; empty if the study can't be read.
+
+    The error of an unreadable study is reported when it is built.
+    """
     try:
         return _with_base(_study_path(name, files), files)
     except UserError:
@@ -59,7 +64,10 @@ def top_level(name: str, files: Files) -> dict[str, Any]:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """Mappings are merged key by key; anything else, and a part of another `class` or `scheme`, is replaced."""
+    """``base`` with the values of ``over``: mappings are merged key by key, everything else is replaced.
+
+    A mapping with another `class` or `scheme` is replaced as a whole.
+    """
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
     if any(key in over and over[key] != base.get(key) for key in ("class", "scheme")):
@@ -69,7 +77,7 @@ def merge(base: Any, over: Any) -> Any:
 
 def _study_path(name: str, files: Files) -> Path:
     if name not in files.studies:
-        raise UserError(f"There is no study '{name}'; {nearest(name, files.studies)} (config/studies/*.yaml).")
+        raise UserError(f"Unknown study '{name}'; {nearest(name, files.studies)} (config/studies/*.yaml).")
     return files.studies[name]
 
 
@@ -77,22 +85,24 @@ def _study_path(name: str, files: Files) -> Path:
 
 
 def _with_base(path: Path, files: Files, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A study and what it inherits; `base` and `keep` are done with."""
+    """A study merged with its base; the keys `base` and `keep` are removed."""
     study = read_yaml(path)
     name = study.get("base")
     if not isinstance(name, str):
         if "keep" in study and name is None:
-            raise UserError(f"{path}: 'keep' chooses rows of a base, but the study has no 'base'.")
+            raise UserError(f"{path}: 'keep' selects rows of the base, but 'base' is missing. Add it or remove 'keep'.")
         return study
     if name not in files.studies or files.studies[name] == path:
         others = [other for other in files.studies if files.studies[other] != path]
-        raise UserError(f"{path}: 'base' names no other study '{name}'; {nearest(name, others)}.")
+        raise UserError(f"{path}, 'base': there is no other study '{name}'; {nearest(name, others)}.")
     if name in seen:
-        raise UserError(f"{path}: 'base' goes in a circle: {' → '.join((*seen, name))}.")
+        raise UserError(
+            f"{path}: 'base' is circular: {' → '.join((*seen, name))}. Remove 'base' from one of these studies."
+        )
     base = _kept(_with_base(files.studies[name], files, (*seen, name)), study.get("keep"), path)
     inherited = {key: value for key, value in base.items() if key != "also_build"}
-    own = {key: value for key, value in study.items() if key != "base" and not (key == "keep" and _words(value))}
-    both = {**inherited, **own}
+    changes = {key: value for key, value in study.items() if key != "base" and not (key == "keep" and _words(value))}
+    both = {**inherited, **changes}
     for key, merged in (("protocol", merge), ("variants", merge), ("methods", _rows), ("datasets", _datasets)):
         if isinstance(base.get(key), dict) and isinstance(study.get(key), dict):
             both[key] = merged(base[key], study[key])
@@ -101,51 +111,51 @@ def _with_base(path: Path, files: Files, seen: tuple[str, ...] = ()) -> dict[str
 
 
 def _kept(base: dict[str, Any], keep: Any, path: Path) -> dict[str, Any]:
-    """The base with the rows that `keep` names."""
+    """The base with only the rows in `keep`."""
     if not _words(keep):
         return base
     rows = _mapping(base, "methods")
     for row in keep:
         if row not in rows:
-            raise UserError(f"{path}: 'keep' names no row of the base '{row}'; {nearest(row, rows)}.")
+            raise UserError(f"{path}, 'keep': the base has no row '{row}'; {nearest(row, rows)}.")
     return _without(base, [row for row in rows if row not in keep])
 
 
 def _without(study: dict[str, Any], rows: Iterable[str]) -> dict[str, Any]:
-    """The study without some rows, which are gone from its variants too."""
+    """The study without these rows, in its variants too."""
     dropped = set(rows)
     if not dropped:
         return study
 
-    def left(part: Any) -> Any:
-        if not isinstance(part, dict) or not isinstance(part.get("methods"), dict):
-            return part
-        return {**part, "methods": {row: spec for row, spec in part["methods"].items() if row not in dropped}}
+    def without_dropped(holder: Any) -> Any:
+        if not isinstance(holder, dict) or not isinstance(holder.get("methods"), dict):
+            return holder
+        return {**holder, "methods": {row: spec for row, spec in holder["methods"].items() if row not in dropped}}
 
-    study = left(study)
+    study = without_dropped(study)
     if isinstance(study.get("variants"), dict):
-        study = {**study, "variants": {name: left(changes) for name, changes in study["variants"].items()}}
+        study = {**study, "variants": {name: without_dropped(changes) for name, changes in study["variants"].items()}}
     return study
 
 
 def _rows(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """The rows of two studies; a row of another method, or with a loss of its own, replaces the base's."""
+    """The rows of two studies, merged; a row with another method, or with its own loss, replaces the base's row."""
     rows = dict(base)
-    for name, own in over.items():
-        first = base.get(name)
-        both = isinstance(own, dict) and isinstance(first, dict)
-        another = both and _says_method(own) and _method_of(name, own) != _method_of(name, first)
-        rows[name] = merge(first, own) if name in base and not another else own
+    for name, spec in over.items():
+        inherited = base.get(name)
+        both = isinstance(spec, dict) and isinstance(inherited, dict)
+        another = both and _says_method(spec) and _method_of(name, spec) != _method_of(name, inherited)
+        rows[name] = merge(inherited, spec) if name in base and not another else spec
     return rows
 
 
 def _datasets(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """The datasets that `over` names, each with the base's settings of it; `classes` are one choice."""
+    """The datasets that `over` names, each merged with the base's settings for it; `classes` is replaced as a whole."""
     datasets = {}
-    for name, own in over.items():
-        datasets[name] = base.get(name) if own is None else merge(base.get(name), own)
-        if isinstance(own, dict) and "classes" in own:
-            datasets[name] = {**datasets[name], "classes": own["classes"]}
+    for name, settings in over.items():
+        datasets[name] = base.get(name) if settings is None else merge(base.get(name), settings)
+        if isinstance(settings, dict) and "classes" in settings:
+            datasets[name] = {**datasets[name], "classes": settings["classes"]}
     return datasets
 
 
@@ -161,34 +171,34 @@ def _words(value: Any) -> bool:
 
 
 def _with_methods(study: dict[str, Any], path: Path, files: Files) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The study with the settings of its rows' methods, and what the files of these say about them."""
+    """The study with each row merged into its method's settings, and the `ABOUT` keys of each method."""
     rows, about = {}, {}
-    for name, own in study["methods"].items():
-        own = {} if own is None else own
-        rows[name] = own
-        if not isinstance(own, dict) or not isinstance(own.get("method", ""), str):
-            continue  # the schema says what is wrong
-        method = _method_of(name, own)
-        if method is None or ("method" not in own and method not in files.methods and "label" in own):
-            if "label" not in own:
+    for name, row in study["methods"].items():
+        row = {} if row is None else row
+        rows[name] = row
+        if not isinstance(row, dict) or not isinstance(row.get("method", ""), str):
+            continue  # the schema check reports it
+        method = _method_of(name, row)
+        if method is None or ("method" not in row and method not in files.methods and "label" in row):
+            if "label" not in row:
                 raise UserError(
-                    f"{path}: row '{name}' has a loss of its own, so it needs a 'label' too; to change the arguments "
-                    f"of a method's loss, say 'method: …', or leave out the loss's 'class'."
+                    f"{path}: row '{name}' has its own loss, so it needs a 'label'. To change only arguments of a "
+                    "method's loss, add 'method: …' or leave out the loss's 'class'."
                 )
             continue
         if method not in files.methods:
             known = nearest(method, files.methods)
-            raise UserError(f"{path}, row '{name}': there is no method '{method}'; {known} (config/methods/*.yaml).")
+            raise UserError(f"{path}, row '{name}': unknown method '{method}'; {known} (config/methods/*.yaml).")
         spec = _read_method(method, files)
         about[method] = {key: spec.pop(key) for key in ABOUT if key in spec}
-        # the settings of a released checkpoint are those of its protocol: nothing is trained
-        settings = {"label": spec["label"]} if name.endswith(RELEASED) else spec
-        rows[name] = {"method": method, **merge(settings, own)}
+        # released checkpoints are not trained, so only the protocol's settings apply
+        inherited = {"label": spec["label"]} if name.endswith(RELEASED) else spec
+        rows[name] = {"method": method, **merge(inherited, row)}
     return {**study, "methods": rows}, about
 
 
 def _method_of(name: str, row: dict[str, Any]) -> str | None:
-    """The method that a row names; none if it brings a loss of its own instead."""
+    """The method of a row; None if the row has its own loss instead."""
     if "method" in row:
         return row["method"]
     return None if _says_method(row) else name
@@ -209,7 +219,7 @@ def _read_method(name: str, files: Files) -> dict[str, Any]:
             papers = [
                 other for other in files.methods if isinstance(read_yaml(files.methods[other]).get("paper"), dict)
             ]
-            raise UserError(f"{path}: 'paper' names no method with a paper '{source}'; {nearest(source, papers)}.")
+            raise UserError(f"{path}, 'paper': there is no method '{source}' with a paper; {nearest(source, papers)}.")
         method["paper"] = cited
     return method
 
@@ -218,17 +228,17 @@ def _read_method(name: str, files: Files) -> dict[str, Any]:
 
 
 def _with_variant(study: dict[str, Any], chosen: str | None, path: Path) -> dict[str, Any]:
-    """The study with the changes of one of its variants: the chosen one, else the one that it names itself."""
+    """The study with the changes of the chosen variant (default: the study's own choice) merged in."""
     known = {RECOMMENDED: {}, **(study.get("variants") or {})}
     name = chosen if chosen is not None and "variants" in study else study.get("variant", RECOMMENDED)
     if name not in known:
-        raise UserError(f"{path}: there is no variant '{name}'; {nearest(name, known)}.")
+        raise UserError(f"{path}: unknown variant '{name}'; {nearest(name, known)}.")
     changes = known[name] or {}
     rows = changes.get("methods", {})
-    for row, own in rows.items():
+    for row, change in rows.items():
         if row not in study["methods"]:
-            raise UserError(f"{path}, variant '{name}': there is no row '{row}'; {nearest(row, study['methods'])}.")
-        _check_no_method(own, f"{path}, variant '{name}'")
+            raise UserError(f"{path}, variant '{name}': unknown row '{row}'; {nearest(row, study['methods'])}.")
+        _check_no_method(change, f"{path}, variant '{name}'")
     return {
         **study,
         "variant": name,
@@ -238,23 +248,24 @@ def _with_variant(study: dict[str, Any], chosen: str | None, path: Path) -> dict
 
 
 def _with_sweep(study: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The rows of a sweep: each of its methods with each of its values, called <method>_<value>."""
+    """The study with the rows of its sweep: one row `<method>_<value>` per method and value."""
     sweep = study.get("sweep")
     if not sweep:
         return study
     rows: dict[str, Any] = {}
     for method in sweep["methods"]:
         if method not in study["methods"]:
-            raise UserError(f"{path}, 'sweep': there is no row '{method}'; {nearest(method, study['methods'])}.")
+            raise UserError(f"{path}, 'sweep': unknown row '{method}'; {nearest(method, study['methods'])}.")
         row = study["methods"][method]
         for value, settings in sweep["values"].items():
             if not str(value).isdecimal():
                 raise UserError(
-                    f"{path}, 'sweep': the value '{value}' must be a whole number: it is part of a row's name."
+                    f"{path}, 'sweep': the value '{value}' must be a whole number, because it becomes part of a row's "
+                    "name."
                 )
             changed = row
-            own = {key: part for key, part in (settings or {}).items() if key != "methods"}
-            for changes in (own, (settings or {}).get("methods", {}).get(method, {})):
+            for_all = {key: setting for key, setting in (settings or {}).items() if key != "methods"}
+            for changes in (for_all, (settings or {}).get("methods", {}).get(method, {})):
                 _check_no_method(changes, f"{path}, 'sweep'")
                 changed = merge(changed, changes)
             rows[f"{method}_{value}"] = {**changed, "label": f"{row['label']}, {value}"}
@@ -263,7 +274,7 @@ def _with_sweep(study: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _check_no_method(changes: Mapping[str, Any], source: str) -> None:
     if "method" in changes:
-        raise UserError(f"{source}: it changes settings of a row, not its 'method'; add another row instead.")
+        raise UserError(f"{source}: 'method' of a row can't be changed here. Add another row instead.")
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -276,26 +287,29 @@ def _check_top_level(study: dict[str, Any], path: Path, files: Files) -> None:
         raise UserError(f"{path}, 'views': {error}") from None
     for other in study["also_build"]:
         if other not in files.studies or other == study["name"]:
-            raise UserError(f"{path}: 'also_build' names no other study '{other}'; {nearest(other, files.studies)}.")
+            raise UserError(
+                f"{path}, 'also_build': there is no other study '{other}'; {nearest(other, files.studies)}."
+            )
     baseline = study["baseline"]
     if baseline and baseline not in study["methods"]:
-        raise UserError(f"{path}: 'baseline' names no row '{baseline}'; {nearest(baseline, study['methods'])}.")
+        raise UserError(f"{path}, 'baseline': unknown row '{baseline}'; {nearest(baseline, study['methods'])}.")
     if baseline and not set(study["views"]) <= set(QUERY_VIEWS):
         raise UserError(
-            f"{path}: 'baseline' needs the views {' and '.join(QUERY_VIEWS)}: others have no figure for it."
+            f"{path}: 'baseline' needs the views {' and '.join(QUERY_VIEWS)}, found {', '.join(study['views'])}. "
+            "Change 'views' or remove 'baseline'."
         )
 
 
 def _check_hyperparameters(study: dict[str, Any], path: Path) -> None:
-    """A row with hyper-parameters for some datasets must have them for all: a library's defaults are not tuned."""
+    """Require hyper-parameters for all datasets or for none: a tuned row must not fall back to library defaults."""
     for row, spec in study["methods"].items():
-        for dataset, own in study["datasets"].items():
-            source = own.get("hyperparameters_of", dataset)
+        for dataset, settings in study["datasets"].items():
+            source = settings.get("hyperparameters_of", dataset)
             if "datasets" not in spec or source in spec["datasets"]:
                 continue
-            wanted = "" if source == dataset else f" ('{dataset}' takes the hyper-parameters of '{source}')"
+            user = "" if source == dataset else f" (used by '{dataset}')"
             raise UserError(
-                f"{path}: row '{row}' has no hyper-parameters for '{source}'{wanted}, only for "
-                f"{', '.join(spec['datasets'])}: add 'methods.{row}.datasets.{source}', or set "
-                f"'datasets.{dataset}.hyperparameters_of' to one of these."
+                f"{path}: row '{row}' has no hyper-parameters for '{source}'{user}, only for "
+                f"{', '.join(spec['datasets'])}. Add 'methods.{row}.datasets.{source}', or set "
+                f"'datasets.{dataset}.hyperparameters_of' to one of these datasets."
             )

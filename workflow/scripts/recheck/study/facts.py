@@ -1,4 +1,4 @@
-"""What the report is told about a study: plain facts per dataset, so that no table or figure looks into a study."""
+"""Plain facts about a study for the report, so that tables and figures never read a study themselves."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -9,12 +9,12 @@ from recheck.names import QUERY_VIEWS, watched_metrics
 from recheck.study.model import PUBLISHED, Run, Study
 from recheck.study.published import Document, quoted
 
-# A caption names this many different lengths of training; of more, their range.
+# A caption lists up to this many training budgets; for more it gives their range.
 LISTED_BUDGETS = 3
 
 
 def facts(study: Study, dataset: str, documents: list[Document], measured: Collection[str]) -> dict[str, Any]:
-    """All that tables and figures of a dataset show besides numbers; ``measured`` are rows with results."""
+    """Everything that the tables and figures of a dataset show, except numbers; ``measured`` are rows with results."""
     protocol, runs = study.protocols[dataset], study.runs[dataset]
     evaluation = protocol["evaluation"]
     return canonical(
@@ -57,7 +57,7 @@ def facts(study: Study, dataset: str, documents: list[Document], measured: Colle
 
 
 def page_facts(study: Study) -> dict[str, Any]:
-    """What the page of a study shows besides its tables, figures and runs."""
+    """Everything that a study's page shows, except its tables, figures and runs."""
     rows = [
         {"name": row.name, "label": label(study, row.name), "family": row.family, "paper": row.paper}
         for row in study.rows.values()
@@ -72,33 +72,33 @@ def _about(study: Study) -> dict[str, Any]:
 
 
 def label(study: Study, row: str) -> str:
-    """A row's name for readers; released checkpoints are marked, except where nothing was measured anyway."""
+    """A row's name for readers; released checkpoints are marked, except among published values."""
     marked = study.rows[row].released and study.scope != PUBLISHED
     return study.rows[row].label + (" (released)" if marked else "")
 
 
 def reference(study: Study, dataset: str) -> str | None:
-    """The row that every other is held against: the first that trains for no epoch at all."""
+    """The untrained row to compare all others with: the first row with 0 epochs."""
     runs = study.runs[dataset]
     return next((row for row in study.rows if not (runs[row].trained or runs[row].released)), None)
 
 
 def lead_metric(study: Study, dataset: str) -> str:
-    """The metric that stands for all: what selects checkpoints, else the table's last (of queries, its first)."""
+    """The metric for the headline: the one that selects checkpoints, else the table's last (first for query views)."""
     protocol = study.protocols[dataset]
     columns, chosen = protocol["evaluation"]["table"], protocol["selection"].get("metric")
     return chosen if chosen in columns else columns[0 if study.views[0] in QUERY_VIEWS else -1]
 
 
 def selection_column(selection: dict[str, Any]) -> str | None:
-    """The history's column of the metric that selects; where none does, of one that is watched, test images first."""
+    """The history column of the metric that selects checkpoints, else of a watched metric (on test images if any)."""
     watched = watched_metrics(selection)
     role = selection.get("role") or ("test" if "test" in watched else next(iter(watched), None))
     return f"{role}_{watched[role][0]}" if role else None
 
 
 def generalisation_columns(selection: dict[str, Any]) -> list[str] | None:
-    """The history's columns of a metric on training images and on others; None unless both are watched."""
+    """The two history columns of one metric on training images and on other images; None unless both are watched."""
     watched = watched_metrics(selection)
     other = next((role for role in ("test", *watched) if role in watched and role != "train"), None)
     shared = [metric for metric in watched.get("train", []) if metric in watched.get(other, [])]
@@ -106,31 +106,31 @@ def generalisation_columns(selection: dict[str, Any]) -> list[str] | None:
 
 
 def backbone(runs: Iterable[Run]) -> str:
-    """All backbones of the runs, usually one, with what their weights start from."""
+    """The backbones of the runs (usually one) with their initial weights."""
     names = (run.settings["model"]["backbone"]["name"] + _start(run) for run in runs)
     return ", ".join(dict.fromkeys(names))
 
 
 def _start(run: Run) -> str:
-    """What a network starts from, for readers: a file by its name, since its folder says nothing elsewhere."""
+    """A run's initial weights in brackets; a file without its folder, which differs between machines."""
     if run.released:
         return " (released weights)"
     if run.weights == "none":
-        # only a user's own function knows what it starts from
+        # a user-defined function may load weights itself
         return "" if ":" in run.settings["model"]["backbone"]["name"] else " (random weights)"
     return f" (weights {Path(run.weights).name})" if Path(run.weights).suffix else f" ({run.weights} weights)"
 
 
 def scale(study: Study, dataset: str) -> str:
-    """How much of the data and how much training stand behind the numbers."""
-    part = study.classes[dataset] or {}
-    sentences = [f"one of every {part['every']} classes"] if part.get("every", 1) > 1 else []
-    sentences += [f"the first {part['first']} classes"] if "first" in part else []
+    """The classes used and the training budget, for the caption."""
+    subset = study.classes[dataset] or {}
+    sentences = [f"one of every {subset['every']} classes"] if subset.get("every", 1) > 1 else []
+    sentences += [f"the first {subset['first']} classes"] if "first" in subset else []
     trained = [study.runs[dataset][row] for row in study.rows if study.runs[dataset][row].trained]
     budgets = list(dict.fromkeys(map(_budget, trained)))
     if len(budgets) > LISTED_BUDGETS:
         budgets = [_range_of_budgets(trained)]
-    return "; ".join([*sentences, *([f"training of {' or '.join(budgets)}"] if budgets else [])])
+    return "; ".join([*sentences, *([f"trained for {' or '.join(budgets)}"] if budgets else [])])
 
 
 def _budget(run: Run) -> str:
@@ -138,16 +138,15 @@ def _budget(run: Run) -> str:
     steps = schedule.get("steps_per_epoch")
     most = "up to " if schedule.get("patience") is not None else ""
     epochs = f"{most}{schedule['epochs']} epoch{'s' if schedule['epochs'] > 1 else ''}"
-    return epochs + (f" of {steps} steps" if steps else "") + f", {batch} images a step"
+    return epochs + (f" of {steps} steps" if steps else "") + f", {batch} images per step"
 
 
 def _range_of_budgets(runs: Iterable[Run]) -> str:
-    """The smallest and the largest, where rows have too many budgets to list."""
+    """The range of budgets, for studies with too many to list."""
     epochs = [run.settings["schedule"]["epochs"] for run in runs]
     batches = [run.settings["sampler"]["batch"] for run in runs]
     return (
-        f"{min(epochs)} to {max(epochs)} epochs, {min(batches)} to {max(batches)} images a step, "
-        "as each row is configured"
+        f"{min(epochs)} to {max(epochs)} epochs, {min(batches)} to {max(batches)} images per step, depending on the row"
     )
 
 

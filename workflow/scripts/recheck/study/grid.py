@@ -1,4 +1,4 @@
-"""The paths of a study's files, as the rules ask for them. ``<results>`` and the like are Snakemake's pathvars."""
+"""The paths of a study's files, for the rules. ``<results>``, ``<resources>`` and ``<logs>`` are Snakemake pathvars."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,13 +13,13 @@ FIRST_SEED_ONLY = "embeddings.safetensors"
 
 
 def members(study: Study, dataset: str, row: str, seed: int | str, file: str) -> list[str]:
-    """The named file of every member (fold) of an experiment."""
+    """The path of ``file`` for every member (fold) of an experiment."""
     experiment = EXPERIMENT.format(study=study.name, dataset=dataset, row=row, seed=seed)
     return [f"{experiment}/fold{fold}/{file}" for fold in range(study.run(dataset, row).members)]
 
 
 def run_files(study: Study, dataset: str, file: str) -> list[str]:
-    """The named file of every run on a dataset; embeddings of the first seed alone, which maps and galleries show."""
+    """The path of ``file`` for every run on a dataset; embeddings only for the first seed, which figures show."""
     return [
         path
         for row in study.rows.values()
@@ -29,7 +29,7 @@ def run_files(study: Study, dataset: str, file: str) -> list[str]:
 
 
 def evaluations(study: Study, dataset: str) -> list[str]:
-    """The metrics of every row, seed and view on a dataset."""
+    """The evaluation file of every row, seed and view on a dataset."""
     return [
         f"{EXPERIMENT.format(study=study.name, dataset=dataset, row=row.name, seed=seed)}/{view}.json"
         for row in study.rows.values()
@@ -39,18 +39,18 @@ def evaluations(study: Study, dataset: str) -> list[str]:
 
 
 def packed(run: Run, dataset: str) -> str:
-    """The folder of the packed images that a run is trained and evaluated on."""
+    """The folder of packed images that a run is trained and evaluated on."""
     return f"<resources>/datasets/{dataset}/packed/{resize_slug(run.settings['transforms'].get('resize'))}"
 
 
 def packed_files(run: Run, dataset: str) -> dict[str, str]:
-    """The packed images, in one answer: Snakemake's call costs more than the function."""
+    """The packed images. One function for both inputs: Snakemake's call costs more than the function."""
     folder = packed(run, dataset)
     return {"pack": f"{folder}/pack.json", "pixels": f"{folder}/pixels.bin"}
 
 
 def given_files(run: Run) -> dict[str, list[str]]:
-    """What a run is made with besides its data: the user's own files, and the backbone's weights."""
+    """A run's inputs besides its data: the user's own files and the backbone's weights."""
     return {"own": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
 
 
@@ -73,18 +73,18 @@ def _first_pack(study: Study, dataset: str) -> str:
 
 
 def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dict[str, list[str]]:
-    """Those of the files that exist; ``place`` puts folders in the place of pathvars."""
+    """The files that exist; ``place`` replaces pathvars by folders."""
     places = {kind: [place(path) for path in paths] for kind, paths in files.items()}
     return {kind: [path for path in paths if Path(path).exists()] for kind, paths in places.items()}
 
 
 def failures(study: Study, dataset: str, place: Callable[[str], str]) -> list[str]:
-    """What the jobs left that failed for good: beside their logs, the reason in one line."""
+    """The files with the reasons (one line each) of failed jobs, next to their logs."""
     folder = Path(place(f"<logs>/{study.name}/{dataset}"))
     return sorted(str(path) for row in study.rows for path in folder.glob(f"{row}/**/*.failed"))
 
 
 def stamped(files: dict[str, list[str]]) -> dict[str, Any]:
-    """The files with a stamp that changes whenever one of them does."""
+    """The files plus a stamp that changes whenever one of them changes."""
     stats = [(path, Path(path).stat()) for paths in files.values() for path in paths]
     return {**files, "stamp": fingerprint([[path, about.st_size, about.st_mtime_ns] for path, about in stats])}

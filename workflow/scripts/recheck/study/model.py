@@ -1,4 +1,4 @@
-"""A study, its rows and its runs: frozen and resolved once. The workflow and the report only ask these objects."""
+"""A study, its rows and its runs, resolved once and immutable. The workflow and the report use only these objects."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,13 +13,13 @@ from recheck.parts import own_files
 from recheck.study.compose import Files, compose, merge
 from recheck.study.schema import settings_used_by
 
-# What a target shows of a study: all of it, what has been measured by now, or the published values alone.
+# What a target shows of a study: everything, the results so far, or only the published values.
 ALL, SO_FAR, PUBLISHED = "all", "so_far", "published"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, whatever the dataset."""
+    """A row of the table, the same for all datasets."""
 
     name: str
     label: str
@@ -30,20 +30,20 @@ class Row:
 
     @property
     def released(self) -> bool:
-        """Whether the authors' own checkpoints are evaluated instead of training."""
+        """Whether released checkpoints are evaluated instead of trained ones."""
         return self.name.endswith(RELEASED)
 
 
 @dataclass(frozen=True)
 class Run:
-    """All settings of a row on a dataset, the same for every seed and member.
+    """The run settings of a row on a dataset, the same for every seed and member.
 
-    What leaves it for Snakemake's ``params`` is plain and has its keys in alphabetical order: Snakemake compares the
-    repr, and a dataclass would never trigger a rerun.
+    Its properties for Snakemake's ``params`` are plain mappings with sorted keys: Snakemake compares their repr, and a
+    dataclass would never trigger a rerun.
     """
 
     settings: Mapping[str, Any]
-    # what the study calls the backbone's weights; in the settings they may be a file
+    # the backbone's weights as named in the study; in the settings they may be a file
     weights: str = "none"
 
     @property
@@ -52,12 +52,12 @@ class Run:
 
     @property
     def trained(self) -> bool:
-        """Whether this run has a training of its own: not the authors', and of at least one epoch."""
+        """Whether this run is trained here, for at least one epoch."""
         return bool(self.settings["schedule"]["epochs"]) and not self.released
 
     @property
     def members(self) -> int:
-        """Number of checkpoints: the row's own, else one per fold of the split."""
+        """Number of checkpoints (default: one per fold of the split)."""
         return self.settings.get("members") or self.settings["split"].get("folds", 1)
 
     @property
@@ -66,63 +66,64 @@ class Run:
 
     @cached_property
     def training(self) -> dict[str, Any]:
-        """What the checkpoint depends on, and how it embeds images."""
-        part = {
+        """The settings that the checkpoint depends on, including how it embeds images."""
+        training = {
             key: self.settings[key]
             for key in settings_used_by("released" if self.released else "training")
             if self.settings.get(key) is not None
         }
-        if "relabel" in part:
-            part["relabel"] = {**part["relabel"], "members": self.members}
-        # how metrics are computed matters to a run only where they choose its checkpoint or are watched
-        watched = {name for names in watched_metrics(part.get("selection", {})).values() for name in names}
-        how = self._how_measured(clusters=bool(watched & set(CLUSTERING))) if watched else {}
-        return canonical(part | ({"evaluation": how} if how else {}))
+        if "relabel" in training:
+            training["relabel"] = {**training["relabel"], "members": self.members}
+        # how metrics are computed matters to training only if a metric selects the checkpoint or is watched
+        watched = {name for names in watched_metrics(training.get("selection", {})).values() for name in names}
+        options = self._metric_options(clusters=bool(watched & set(CLUSTERING))) if watched else {}
+        return canonical(training | ({"evaluation": options} if options else {}))
 
     @cached_property
     def embedding(self) -> dict[str, Any]:
-        """The training settings, and whether training images are embedded too."""
+        """The training settings, plus `distances` if training images are embedded too."""
         shown = self.settings["evaluation"].get("distances", "test")
         return canonical(self.training | ({"distances": shown} if shown != "test" else {}))
 
     @cached_property
     def evaluation(self) -> dict[str, Any]:
-        """What metrics depend on; the table's columns do not belong to it."""
+        """The settings that metrics depend on; the table's columns are not among them."""
         evaluation, selection = self.settings["evaluation"], self.settings["selection"]
-        part = {"metrics": evaluation["metrics"], "reduction": self.settings.get("reduction")}
+        options = {"metrics": evaluation["metrics"], "reduction": self.settings.get("reduction")}
         if self.trained and selection.get("role") == "test":
-            part["select"] = selection["metric"]
+            options["select"] = selection["metric"]
         if "calibration" in evaluation:
-            part["calibration"] = evaluation["calibration"]
-        return canonical(part | self._how_measured())
+            options["calibration"] = evaluation["calibration"]
+        return canonical(options | self._metric_options())
 
     @property
     def eval_transforms(self) -> dict[str, Any]:
-        """From a stored image to what the model sees in evaluation."""
+        """The steps from a stored image to the model's input in evaluation."""
         transforms = self.settings["transforms"]
         return canonical({"resize": transforms.get("resize"), "eval": transforms["eval"]})
 
     @property
     def weights_file(self) -> str | None:
-        """The backbone's weights, if config/weights describes the file."""
+        """The file of the backbone's weights, if config/weights describes it."""
         backbone = self.settings["model"]["backbone"]
         return backbone["weights"] if "sha256" in backbone else None
 
     @cached_property
     def own_files(self) -> list[str]:
-        """The user's own files that the run is made with; the backbone's weights from config/weights are not."""
+        """The user's own files that the run uses, without weights described in config/weights."""
         return [file for file in own_files(self.training) if file != self.weights_file]
 
-    def _how_measured(self, clusters: bool = True) -> dict[str, Any]:
-        """What `evaluation` says about computing metrics, where it differs from the default."""
+    def _metric_options(self, clusters: bool = True) -> dict[str, Any]:
+        """How metrics are computed, where `evaluation` differs from the defaults."""
         evaluation = self.settings["evaluation"]
-        how = {} if evaluation.get("normalise", True) else {"normalise": False}
-        return how | ({"clustering": evaluation["clustering"]} if clusters and evaluation.get("clustering") else {})
+        options = {} if evaluation.get("normalise", True) else {"normalise": False}
+        clustering = evaluation.get("clustering") if clusters else None
+        return options | ({"clustering": clustering} if clustering else {})
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study, written out and resolved. ``protocols`` has the settings of a dataset before any row changes them."""
+    """A resolved study. ``protocols`` has the settings of each dataset before any row changes them."""
 
     name: str
     path: Path
@@ -151,20 +152,20 @@ class Study:
         return self.runs[dataset][row]
 
     def split(self, dataset: str) -> dict[str, Any]:
-        """The split scheme of a dataset, which all rows share."""
+        """The split settings of a dataset, shared by all rows."""
         return canonical(self.protocols[dataset]["split"])
 
     def swept(self) -> dict[str, list[tuple[float, str]]]:
-        """Label of each method of a sweep → its values with their rows, as far as the study has them."""
-        found: dict[str, list[tuple[float, str]]] = {}
+        """Label of each method in the sweep → its (value, row) pairs, for the rows in this study."""
+        lines: dict[str, list[tuple[float, str]]] = {}
         for method in (self.sweep or {}).get("methods", ()):
             for value in self.sweep["values"]:
                 if row := self.rows.get(f"{method}_{value}"):
-                    found.setdefault(row.label.removesuffix(f", {value}"), []).append((float(value), row.name))
-        return found
+                    lines.setdefault(row.label.removesuffix(f", {value}"), []).append((float(value), row.name))
+        return lines
 
     def with_rows(self, names: Collection[str]) -> "Study":
-        """The same study with some of its rows."""
+        """The same study with only these rows."""
         kept = [name for name in self.rows if name in names]
         runs = {dataset: {name: runs[name] for name in kept} for dataset, runs in self.runs.items()}
         return replace(self, rows={name: self.rows[name] for name in kept}, runs=runs)
@@ -179,16 +180,16 @@ def load_study(
     seeds: Sequence[int] | None = None,
     methods: Sequence[str] | None = None,
 ) -> Study:
-    """A study as its files and the config's choice of variant, seeds and methods define it. Not checked yet.
+    """The study, resolved with the config's variant, seeds and methods; ``check_study`` is left to the caller.
 
-    ``with_weights(settings, source)`` puts the file of the backbone's weights into the settings of a run.
+    ``with_weights(settings, source)`` inserts the file of the backbone's weights into the settings of a run.
     """
     composed = compose(name, files, variant)
-    rows = {row: _row(row, own, seeds or composed["seeds"]) for row, own in composed["methods"].items()}
+    rows = {row: _row(row, spec, seeds or composed["seeds"]) for row, spec in composed["methods"].items()}
     source = files.studies[name]
 
-    def run(dataset: str, row: str, own: Mapping[str, Any]) -> Run:
-        settings = _resolve(composed, dataset, own)
+    def run(dataset: str, row: str, spec: Mapping[str, Any]) -> Run:
+        settings = _resolve(composed, dataset, spec)
         return Run(with_weights(settings, f"{source}, row '{row}'"), settings["model"]["backbone"]["weights"])
 
     study = Study(
@@ -199,11 +200,11 @@ def load_study(
         views=tuple(composed["views"]),
         rows=rows,
         runs={
-            dataset: {row: run(dataset, row, own) for row, own in composed["methods"].items()}
+            dataset: {row: run(dataset, row, spec) for row, spec in composed["methods"].items()}
             for dataset in composed["datasets"]
         },
         protocols={dataset: _resolve(composed, dataset, {}) for dataset in composed["datasets"]},
-        classes={dataset: canonical(own.get("classes")) for dataset, own in composed["datasets"].items()},
+        classes={dataset: canonical(settings.get("classes")) for dataset, settings in composed["datasets"].items()},
         sweep=composed.get("sweep"),
         published=composed.get("published"),
         baseline=composed.get("baseline"),
@@ -212,23 +213,23 @@ def load_study(
     return study if methods is None else study.with_rows(_chosen(study, methods))
 
 
-def _row(name: str, own: Mapping[str, Any], seeds: Sequence[int]) -> Row:
-    """Released checkpoints exist once, whatever the seeds."""
+def _row(name: str, spec: Mapping[str, Any], seeds: Sequence[int]) -> Row:
+    """The row with its seeds; released checkpoints exist once, so they have only the first."""
     released = name.endswith(RELEASED)
     return Row(
         name=name,
-        label=own["label"],
-        seeds=tuple(seeds[:1] if released else seeds[: own.get("seeds")]),
-        compare_to=own.get("compare_to", name),
-        family=own.get("family"),
-        paper=own.get("paper"),
+        label=spec["label"],
+        seeds=tuple(seeds[:1] if released else seeds[: spec.get("seeds")]),
+        compare_to=spec.get("compare_to", name),
+        family=spec.get("family"),
+        paper=spec.get("paper"),
     )
 
 
 def _resolve(composed: Mapping[str, Any], dataset: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The protocol's settings, then the dataset's, then the row's, then what was tuned for the row on the dataset.
+    """The run settings: the protocol's, changed by the dataset, then the row, then the row's block for the dataset.
 
-    A sampler of another class keeps the batch size unless it names its own.
+    A sampler of another class that has no `batch` keeps the batch size of the previous layers.
     """
     of_dataset = composed["datasets"][dataset]
     tuned = row.get("datasets", {}).get(of_dataset.get("hyperparameters_of", dataset), {})
@@ -242,7 +243,7 @@ def _resolve(composed: Mapping[str, Any], dataset: str, row: Mapping[str, Any]) 
 
 
 def _chosen(study: Study, names: Sequence[str]) -> list[str]:
-    """The rows that `--config methods=[…]` names; a method of a sweep stands for all of its rows."""
+    """The rows that `--config methods=[…]` selects; a method of a sweep selects all of its rows."""
     sweep = study.sweep or {"methods": [], "values": {}}
     rows = {method: [f"{method}_{value}" for value in sweep["values"]] for method in sweep["methods"]}
     for name in names:

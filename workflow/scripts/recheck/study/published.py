@@ -1,4 +1,4 @@
-"""Published numbers that a study is compared with, and the two scopes of a study that train nothing."""
+"""Published numbers to compare a study with, and the two scopes of a study that train nothing."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ Document = Mapping[str, Any]
 
 
 def load_published(path: str | Path) -> list[Document]:
-    """The documents of a file of published numbers, the one to compare with first."""
+    """The documents in a file of published numbers; values are compared with the first that has them."""
     content = read_yaml(path)
     validate(content, "published", path)
     for document in content["documents"]:
@@ -29,46 +29,46 @@ def load_published(path: str | Path) -> list[Document]:
 
 
 def quoted(study: Study, dataset: str, documents: list[Document]) -> list[dict[str, Any]]:
-    """The documents as the study's rows see them on a dataset: a row may be compared with one of another name."""
+    """The documents' values for a dataset, by the study's rows; `compare_to` maps rows to published rows."""
     names = {row.name: row.compare_to for row in study.rows.values()}
 
-    def own(values: Mapping[str, Any]) -> dict[str, Any]:
+    def by_row(values: Mapping[str, Any]) -> dict[str, Any]:
         return {row: values[published] for row, published in names.items() if published in values}
 
     return [
         {
             "source": document["source"],
             "approximate": bool(document.get("approximate")),
-            "values": own(document["values"].get(dataset, {})),
-            "notes": own((document.get("notes") or {}).get(dataset, {})),
+            "values": by_row(document["values"].get(dataset, {})),
+            "notes": by_row((document.get("notes") or {}).get(dataset, {})),
         }
         for document in documents
     ]
 
 
 def scoped(study: Study, scope: str, documents: list[Document]) -> Study:
-    """The study as a target shows it that trains nothing: what is measured so far, or the published values alone."""
+    """The study reduced to a scope: everything, the results so far, or only the published values."""
     command = f"snakemake --cores all {study.name}"
     named = replace(study, name=f"{study.name}_{scope}", scope=scope)
     if scope == SO_FAR:
         return replace(
             named,
-            title=f"{study.title} – so far",
-            description=f"The evaluations of study {study.name} that existed when this page was made, and nothing "
-            f"else; rows and seeds may be missing. “{command}” measures the rest.",
+            title=f"{study.title} – results so far",
+            description=f"Only the evaluations of study {study.name} that existed when this page was made; rows and "
+            f"seeds may be missing. “{command}” measures the rest.",
         )
     if scope != PUBLISHED:
         return study
-    values = {dataset: [own["values"] for own in quoted(study, dataset, documents)] for dataset in study.datasets}
-    rows = {dataset: {row for own in values[dataset] for row in own} for dataset in values}
+    values = {dataset: [quote["values"] for quote in quoted(study, dataset, documents)] for dataset in study.datasets}
+    rows = {dataset: {row for by_row in values[dataset] for row in by_row} for dataset in values}
     kept = [dataset for dataset in rows if rows[dataset]]
     if not kept:
         raise UserError(
-            f"resources/published/{study.published} has no values for a dataset and row of study '{study.name}', so "
-            "there is nothing to quote."
+            f"resources/published/{study.published} has no values for any dataset and row of study '{study.name}'. Use "
+            "the study's names of datasets and rows, or set 'compare_to' in the study."
         )
     sources = " and ".join(document["source"] for document in documents)
-    # each published row once, under its own name: several of our rows may be compared with it
+    # show each published row once, under its published name: several of our rows may be compared with it
     first: dict[str, str] = {}
     for row in study.rows.values():
         if any(row.name in rows[dataset] for dataset in kept):
@@ -76,8 +76,8 @@ def scoped(study: Study, scope: str, documents: list[Document]) -> Study:
     return replace(
         named,
         title=f"{study.title} – published values only, nothing measured here",
-        description=f"Nothing was measured here. Every value is quoted from {sources}: what study {study.name} is "
-        f"compared with. “{command}” measures our own.",
+        description=f"Nothing was measured here. Every value is quoted from {sources}, for comparison with study "
+        f"{study.name}. “{command}” measures that study.",
         rows={
             name: row if row.compare_to == name else replace(row, label=row.compare_to)
             for name, row in study.rows.items()

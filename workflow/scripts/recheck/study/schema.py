@@ -1,4 +1,4 @@
-"""Files against workflow/schemas: the first fault becomes one sentence that names the file, the key and what to do."""
+"""Validation against workflow/schemas. The most telling fault becomes one sentence: file, key and expected value."""
 
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from recheck.errors import UserError, nearest
 from recheck.study.yaml import described, read_yaml
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "schemas"
-# Keys that were renamed. An old word is explained only where the schema knows the new one.
+# Renamed keys: old → new. The error mentions the new key only where the schema has it.
 OLD_WORDS = {
     "compare_with": "baseline",
     "fidelities": "variants",
@@ -27,7 +27,7 @@ OLD_WORDS = {
 
 
 def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
-    """Check against workflow/schemas/<schema_name>.schema.yaml; the first fault becomes one sentence."""
+    """Raise a UserError of one sentence if ``value`` violates workflow/schemas/<schema_name>.schema.yaml."""
     file = f"{schema_name}.schema.yaml"
     errors = list(Draft202012Validator(_schema(file).contents, registry=_REGISTRY).iter_errors(value))
     if errors:
@@ -35,10 +35,10 @@ def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> Non
 
 
 @cache
-def settings_used_by(part: str | None = None) -> tuple[str, ...]:
-    """The settings of a run that `part` reads (None: all), by the annotation `used_by` of the study's schema."""
+def settings_used_by(reader: str | None = None) -> tuple[str, ...]:
+    """The run settings that `reader` uses (default: all), from the annotation `used_by` of the study schema."""
     settings = _schema("study.schema.yaml").contents["$defs"]["settings"]["properties"]
-    return tuple(name for name, schema in settings.items() if part is None or part in schema["used_by"])
+    return tuple(name for name, schema in settings.items() if reader is None or reader in schema["used_by"])
 
 
 @cache
@@ -51,23 +51,23 @@ _UNKNOWN_KEY = ("additionalProperties", "unevaluatedProperties")
 
 
 def _telling(error: ValidationError) -> tuple:
-    """A misspelt key explains more than the key that is missing because of it."""
+    """Sort key for errors: a misspelt key explains more than the key that is missing because of it."""
     return error.validator in _UNKNOWN_KEY, relevance(error)
 
 
 def _known_keys(schema: dict[str, Any], file: str) -> dict[str, Any]:
-    """The properties of a schema, and of those that it refers to."""
+    """The properties of a schema, including those of the schemas that it refers to."""
     known = dict(schema.get("properties", {}))
     if "$ref" in schema:
-        place, _, name = schema["$ref"].rpartition("#/$defs/")
-        known = _known_keys(_schema(place or file).contents["$defs"][name], place or file) | known
+        other, _, name = schema["$ref"].rpartition("#/$defs/")
+        known = _known_keys(_schema(other or file).contents["$defs"][name], other or file) | known
     return known
 
 
 def _sentence(error: ValidationError, file: str) -> str:
     while error.context:
         error = max(error.context, key=_telling)
-    key = ".".join(str(part) for part in error.absolute_path)
+    key = ".".join(map(str, error.absolute_path))
     inside = f" in '{key}'" if key else ""
     if error.validator in _UNKNOWN_KEY:
         known = _known_keys(error.schema, file)
@@ -86,7 +86,7 @@ def _sentence(error: ValidationError, file: str) -> str:
         wanted = error.validator_value if isinstance(error.validator_value, str) else " or ".join(error.validator_value)
         return f"'{key}' must be of type {wanted}, found {described(error.instance)}."
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
-        return f"the name '{error.instance}'{inside} may only have lower-case letters, digits, '_' and '-'."
+        return f"the name '{error.instance}'{inside} must consist of lower-case letters, digits, '_' and '-'."
     return f"'{key}': {error.message}."
 
 
@@ -95,5 +95,5 @@ def _meant(unknown: str, known: dict[str, Any]) -> str:
     if new not in known:
         return f"; {nearest(str(unknown), known)}"
     if unknown == "from":
-        return ": it is gone. A row names its method, as in 'method: angular'"
-    return f": it is now '{new}'"
+        return "; it was removed. Name the row's method instead, as in 'method: angular'"
+    return f"; it was renamed to '{new}'"

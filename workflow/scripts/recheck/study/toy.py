@@ -1,4 +1,4 @@
-"""Experiments with points in a plane (config/toys): they have no images and are no studies."""
+"""Toy experiments (config/toys) with points in a plane. They have no images, so they are not studies."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +28,16 @@ class Toy:
         return [f"<results>/{self.name}/{experiment}.npz" for experiment in self.content["experiments"]]
 
     def settings(self, name: str) -> dict[str, Any]:
-        """What a run depends on; a label does not belong to it."""
+        """The settings that a run depends on; the label is not one of them."""
         experiments = self.content["experiments"]
         if name not in experiments:
-            raise UserError(f"{self.path}: there is no experiment '{name}'; {nearest(name, experiments)}.")
-        own = {key: value for key, value in experiments[name].items() if key != "label"}
-        return canonical({"experiment": own, **{key: self.content[key] for key in ("seed", "steps", "points")}})
+            raise UserError(f"{self.path}: unknown experiment '{name}'; {nearest(name, experiments)}.")
+        experiment = {key: value for key, value in experiments[name].items() if key != "label"}
+        return canonical({"experiment": experiment, **{key: self.content[key] for key in ("seed", "steps", "points")}})
 
 
 def load_toy(path: str | Path) -> Toy:
+    """The toy experiment of a file, validated."""
     content = read_yaml(path)
     validate(content, "toy", path)
     for name, experiment in content["experiments"].items():

@@ -1,1 +1,1 @@
-"""The one training engine and its resumable state."""
+"""Training: one engine for every run, and its resumable state."""

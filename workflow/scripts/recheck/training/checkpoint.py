@@ -1,7 +1,7 @@
-"""Resumable training state: whole or not used at all.
+"""Resumable training state, used only if every byte is intact.
 
-The file is the SHA-256 of its payload, then the payload. The state before it is kept beside it until the new one is
-whole, so a kill in the middle of a write costs one save, never the run.
+The file holds the SHA-256 of its payload, then the payload. The previous state is kept beside it, so a kill in the
+middle of a write costs one save, never the run.
 """
 
 import hashlib
@@ -19,11 +19,12 @@ DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class _Hashed:
-    """A file to write to, and the hash of what was written: a state is too large to be copied for that."""
+    """A writable file that hashes what passes through it, so that a large state is not copied to be hashed."""
 
     def __init__(self, file: BinaryIO):
         self.file, self.sha256 = file, hashlib.sha256()
-        self.refused: OSError | None = None  # torch closes its archive on an error, and reports only what that met
+        # When a write fails, torch closes its archive and reports only the error of closing; this is the first one.
+        self.refused: OSError | None = None
 
     def write(self, data: bytes) -> int:
         self.sha256.update(data)
@@ -38,7 +39,7 @@ class _Hashed:
 
 
 class StateFile:
-    """The state of one run, bound to the fingerprint of its configuration and data."""
+    """State of one run, tied to the fingerprint of its settings and data."""
 
     def __init__(self, folder: str | Path, fingerprint: str):
         self.folder = Path(folder)
@@ -61,33 +62,33 @@ class StateFile:
                 self.current.replace(self.previous)
 
     def load(self) -> dict[str, Any] | None:
-        """The newest state that is whole and of this configuration; None to start from the beginning."""
+        """Newest intact state with this fingerprint, or None if the run must start from the beginning."""
         for path in (self.current, self.previous):
             stored = _read(path)
             if stored is None:
                 continue
             if stored["fingerprint"] == self.fingerprint:
                 return stored["state"]
-            log.warning("%s belongs to another configuration: it is not used, training starts anew.", path)
+            log.warning("%s belongs to a run with other settings or data. Ignoring it.", path)
         return None
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The content of a state file, or None if it is missing or not exactly what was written."""
+    """Content of a state file, or None if the file is missing or differs from what was written."""
     if not path.is_file():
         return None
     data = path.read_bytes()
     digest, payload = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
-        log.warning("%s is damaged: it is not used.", path)
+        log.warning("%s is damaged. Ignoring it.", path)
         return None
     try:
         stored = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch has many words for a file that is none of its own
+    except Exception as error:  # torch raises many types for a file it cannot read
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        log.warning("%s cannot be read (%s): it is not used.", path, reason)
+        log.warning("%s cannot be read (%s). Ignoring it.", path, reason)
         return None
     if not isinstance(stored, dict) or set(stored) != {"fingerprint", "state"}:
-        log.warning("%s is no state of a run: it is not used.", path)
+        log.warning("%s does not hold the state of a run. Ignoring it.", path)
         return None
     return stored

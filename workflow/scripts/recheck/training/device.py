@@ -1,4 +1,4 @@
-"""Where a run computes, and in which precision."""
+"""Device and precision of a run."""
 
 import contextlib
 
@@ -11,26 +11,26 @@ PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.floa
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto`` is the GPU if there is one, else the CPU; a device that is asked for must be there.
+    """Device by name; ``auto`` is the GPU if PyTorch sees one, else the CPU.
 
-    float32 then means float32: newer GPUs would otherwise round what goes into a convolution to ten bits (TF32).
+    TF32 is switched off: newer GPUs would otherwise round the inputs of float32 convolutions to ten bits.
     """
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("config 'device' is cuda, but PyTorch sees no GPU: use `--config device=cpu` or auto.")
+        raise UserError("Config 'device' is 'cuda', but PyTorch sees no GPU: set `--config device=auto` or 'cpu'.")
     return torch.device(name)
 
 
-def own_device(name: str, job: str) -> torch.device:
-    """The device that is asked for. A GPU is this job's alone; if all are taken, it is waited for."""
+def reserve_device(name: str, job: str) -> torch.device:
+    """Device by name, with a GPU reserved for this job; waits while all GPUs are taken."""
     if name != "cpu":
         take_gpu(job)
     return choose_device(name)
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
-    """The forward pass's precision; losses are always computed in float32, outside of it."""
+    """Context that sets the precision of the forward pass. Losses are computed outside of it, in float32."""
     dtype = PRECISIONS[precision]
     return torch.autocast(device.type, dtype) if dtype else contextlib.nullcontext()

@@ -1,7 +1,7 @@
-"""The one training loop: fold data → batches → model → loss → optimisers → evaluation → the best checkpoint.
+"""The training loop: fold data → batches → model → loss → optimisers → evaluation → best checkpoint.
 
-Everything a run does is a function of its configuration, seed, fold and data. Its state can be saved between any two
-steps, and a run continued from there ends with the same bits as one that was never stopped.
+A run depends only on its settings, seed, fold and data. Its state can be saved between any two steps, and a run
+resumed from there produces results bit-identical to an uninterrupted one.
 """
 
 import logging
@@ -43,9 +43,10 @@ log = logging.getLogger("recheck")
 
 @dataclass
 class Outcome:
-    """A finished run: the chosen weights and how they came about.
+    """A finished run: its chosen weights and its history.
 
-    ``best_on_test`` are the best epoch's where the test set selects; ``weights`` are then those of the last epoch.
+    If the test set selects the epoch, ``best_on_test`` holds the weights of the best epoch and ``weights`` holds the
+    weights of the last one.
     """
 
     weights: dict[str, torch.Tensor]
@@ -56,7 +57,7 @@ class Outcome:
 
     @property
     def best_row(self) -> Row:
-        """The best epoch and its metrics."""
+        """Best epoch and its metrics."""
         row = next(row for row in self.history if row["epoch"] == self.best_epoch)
         timing = ("step", "loss", "images_per_second")
         return {name: value for name, value in row.items() if name not in timing}
@@ -64,7 +65,7 @@ class Outcome:
 
 @dataclass
 class _Position:
-    """How far a run is. ``offset`` counts batches inside the current pass of the sampler."""
+    """Progress of a run. ``offset`` counts batches within the sampler's current pass."""
 
     epoch: int = 0
     step: int = 0
@@ -79,7 +80,7 @@ class _Position:
 
 
 class Run:
-    """One (method, dataset, seed, fold), from its pretrained start to its best checkpoint."""
+    """One training run of a (method, dataset, seed, fold), from pretrained weights to the best checkpoint."""
 
     def __init__(
         self,
@@ -103,14 +104,14 @@ class Run:
         self.schedule = configuration["schedule"]
         self.selection = configuration["selection"]
         self.watched = watched_metrics(self.selection)
-        self.how = configuration.get("evaluation", {})
+        self.evaluation = configuration.get("evaluation", {})
         self.precision = configuration.get("precision", "float32")
         self.eval_transform = transforms.build(configuration["transforms"]["eval"])
         self.position = _Position()
         self.passes: dict[int, list[list[int]]] = {}
         self.train_indices = data.roles.get("train", np.empty(0, np.int64))
-        own_labels = data.labels[self.train_indices]
-        self.train_labels, self.num_classes = training_labels(configuration.get("relabel"), own_labels, seed, fold)
+        labels = data.labels[self.train_indices]
+        self.train_labels, self.num_classes = training_labels(configuration.get("relabel"), labels, seed, fold)
 
         seed_everything(derive(seed, fold, "start"))
         self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
@@ -133,30 +134,32 @@ class Run:
             self.projector = build(spec, "projector", features=dim).to(self.device)
             dim = getattr(self.projector, "dim", spec.get("dim"))
             if dim is None:
-                raise UserError("'model.projector' has no 'dim', the size of its output.")
+                raise UserError("'model.projector' needs 'dim', the size of its output.")
         self.loss = build_loss(configuration["loss"], self.num_classes, dim).to(self.device)
         self.forward = build_forward(configuration.get("forward"))
         self.miner = build_miner(configuration.get("miner"))
         if self.miner is not None:
             self.miner.to(self.device)
-        parts = {
+        modules = {
             "backbone": self.model.backbone,
             "head": self.model.head,
             "projector": self.projector,
             "loss": self.loss,
         }
-        parts = {name: part for name, part in parts.items() if part is not None}
-        self.backbone_parameters = [own for own in self.model.backbone.parameters() if own.requires_grad]
-        self.optimisers = build_optimisers(configuration["optimisers"], parts)
+        modules = {name: module for name, module in modules.items() if module is not None}
+        self.backbone_parameters = [weight for weight in self.model.backbone.parameters() if weight.requires_grad]
+        self.optimisers = build_optimisers(configuration["optimisers"], modules)
         self.schedulers = build_schedulers(configuration.get("lr_schedule"), self.optimisers)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
         self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
         if self.warm_up["epochs"] and not set(self.optimisers) - {"backbone"}:
-            raise UserError("'schedule.warm_up' fixes the backbone, and neither head nor loss has anything to train.")
+            raise UserError(
+                "'schedule.warm_up' freezes the backbone, but no other module has trainable parameters: remove it."
+            )
 
     @property
     def epoch_steps(self) -> int:
-        """Steps of the present epoch: the schedule's, or those of the pass that is the epoch."""
+        """Steps in the current epoch: ``steps_per_epoch`` of the schedule, or one pass of the sampler."""
         return self.schedule.get("steps_per_epoch") or len(self._draw_pass(self.position.epoch))
 
     def train(self) -> Outcome:
@@ -192,7 +195,7 @@ class Run:
                     self._stop_if_asked()
         position.epoch += 1
         with warnings.catch_warnings():
-            # of the backbone's, which is not stepped while it is fixed
+            # PyTorch warns because the backbone's optimiser does not step during warm-up.
             warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
             for scheduler in self.schedulers.values():
                 scheduler.step()
@@ -203,12 +206,12 @@ class Run:
         return self.position.epoch < self.warm_up["epochs"]
 
     def _warm_up(self) -> None:
-        """In the first epochs the backbone's weights are fixed; batch-norm behaves as in any training.
+        """Freeze the backbone's weights in the first epochs; batch norm behaves as in normal training.
 
-        Afterwards everything trains that would have without it, and batch-norm's scale and shift stay fixed where they
-        are frozen (one published program began to train them here, by mistake). ``fresh_optimisers`` forgets all
-        moments then; learning rates go on as the schedule says. This happens before the first step of the epoch, so
-        that a run continued from the end of the last one does it too.
+        Afterwards the same parameters train as without warm-up. In particular, frozen scales and shifts of batch norm
+        stay frozen (one published program began to train them here by mistake). ``fresh_optimisers`` then clears the
+        optimisers' moments; learning rates follow the schedule. Called before the first step of each epoch, so that a
+        run resumed at the end of an epoch does it too.
         """
         for parameter in self.backbone_parameters:
             parameter.requires_grad_(not self._warm)
@@ -229,7 +232,7 @@ class Run:
         if not math.isfinite(value):
             raise UserError(
                 f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower "
-                "'optimisers.*.lr' or check the loss's settings; the last good state is kept in "
+                "'optimisers.*.lr' or check the settings of the loss. The last good state is kept in "
                 f"{self.state_file.folder}."
             )
         for optimiser in self.optimisers.values():
@@ -246,7 +249,7 @@ class Run:
         return value
 
     def _remaining_batches(self):
-        """Batches up to the end of the epoch or of the sampler's pass, whichever comes first."""
+        """Batches up to the end of the epoch or of the sampler's pass, whichever is first."""
         position = self.position
         current = self._draw_pass(position.drawn_passes)
         if position.offset >= len(current):
@@ -268,7 +271,7 @@ class Run:
         )
 
     def _draw_pass(self, number: int) -> list[list[int]]:
-        """Kept with the one before it, which is asked for when an epoch begins."""
+        """Batches of a pass. The previous pass is cached too, because the start of an epoch may ask for it."""
         if number not in self.passes:
             drawn = draw_pass(self.sampler, number, self._generator_of_pass)
             self.passes = {number: drawn} | {n: p for n, p in self.passes.items() if n == number - 1}
@@ -278,7 +281,7 @@ class Run:
         return np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
 
     def _end_epoch(self, events: Events, started: tuple[float, int] | None) -> None:
-        """Evaluate if it is time to, remember the best, decide whether to go on, and save."""
+        """Evaluate if the epoch is due, keep the best weights, decide whether to stop, and save the state."""
         position = self.position
         row: Row = {"epoch": position.epoch, "step": position.step, "loss": None}
         if started:
@@ -301,13 +304,13 @@ class Run:
         position.step_in_epoch, position.loss_sum = 0, 0.0
         position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
         events.add(row)
-        log.info("epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
-        if self.trains and (started or evaluated):  # before that, starting anew is as good
+        log.info("Epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
+        if self.trains and (started or evaluated):  # an untrained, unevaluated state is not worth saving
             self._save()
 
     @property
     def _selects(self) -> bool:
-        """Of an ensemble the number of members is selected, when all are there, and no epoch."""
+        """Whether the run selects its best epoch. An ensemble selects its number of members later instead."""
         return self.trains and self.selection.get("role") is not None and self.selection.get("what") != "members"
 
     def _evaluates(self, epoch: int) -> bool:
@@ -322,7 +325,7 @@ class Run:
         return position.epoch - position.best_epoch > patience
 
     def _evaluate(self) -> Row:
-        """The metrics that select, and those that are only watched and decide nothing."""
+        """Metrics that select the epoch, and metrics that are only recorded."""
         return {
             f"{role}_{name}": value
             for role, names in self.watched.items()
@@ -330,8 +333,8 @@ class Run:
         }
 
     def _evaluate_role(self, role: str, names: list[str]) -> dict[str, float]:
-        parts = [self.data.roles[part] for part in searched(self.data.roles, role)]
-        indices = np.concatenate(parts)
+        sets = [self.data.roles[name] for name in searched(self.data.roles, role)]
+        indices = np.concatenate(sets)
         embeddings = embed(
             self.model,
             self.data.images,
@@ -343,14 +346,14 @@ class Run:
         )
         if not np.isfinite(embeddings).all():
             raise UserError(
-                f"The model gives non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'; "
-                f"the last good state is kept in {self.state_file.folder}."
+                f"The model produced non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'. "
+                f"The last good state is kept in {self.state_file.folder}."
             )
         measure = Measure(
             self.data.labels[indices],
-            gallery=len(parts[1]) if len(parts) > 1 else 0,
-            unit=self.how.get("normalise", True),
-            clusters=self.how.get("clustering"),
+            gallery=len(sets[1]) if len(sets) > 1 else 0,
+            unit=self.evaluation.get("normalise", True),
+            clusters=self.evaluation.get("clustering"),
             device=search_device(self.device.type),
         )
         return measure(measure.prepare(embeddings), names)
@@ -362,8 +365,8 @@ class Run:
 
     @property
     def _stateful(self) -> dict[str, torch.nn.Module]:
-        parts = {"model": self.model, "projector": self.projector, "loss": self.loss, "miner": self.miner}
-        return {name: part for name, part in parts.items() if part is not None}
+        modules = {"model": self.model, "projector": self.projector, "loss": self.loss, "miner": self.miner}
+        return {name: module for name, module in modules.items() if module is not None}
 
     def _save(self) -> None:
         weights = self.model.state_dict()
@@ -371,10 +374,10 @@ class Run:
         self.state_file.save(
             {
                 "position": vars(self.position),
-                # tensors that are in it twice are written once
+                # torch.save writes shared tensors once
                 "best": weights if best_is_now else self.best,
-                "parts": {name: part.state_dict() for name, part in self._stateful.items()},
-                "hidden": {name: hidden_tensors(part) for name, part in self._stateful.items()},
+                "parts": {name: module.state_dict() for name, module in self._stateful.items()},
+                "hidden": {name: hidden_tensors(module) for name, module in self._stateful.items()},
                 "scaler": self.scaler.state_dict(),
                 "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
                 "schedulers": {name: scheduler.state_dict() for name, scheduler in self.schedulers.items()},
@@ -388,34 +391,34 @@ class Run:
             return
         self.position = _Position(**state["position"])
         self.best = state["best"]
-        for name, part in self._stateful.items():
-            part.load_state_dict(state["parts"][name])
-            restore_hidden_tensors(part, state["hidden"][name])
+        for name, module in self._stateful.items():
+            module.load_state_dict(state["parts"][name])
+            restore_hidden_tensors(module, state["hidden"][name])
         self.scaler.load_state_dict(state["scaler"])
         for name, optimiser in self.optimisers.items():
             optimiser.load_state_dict(state["optimisers"][name])
         for name, scheduler in self.schedulers.items():
             scheduler.load_state_dict(state["schedulers"][name])
         restore_random_state(state["random"])
-        log.info("continuing at epoch %d, step %d", self.position.epoch, self.position.step)
+        log.info("Resuming at epoch %d, step %d", self.position.epoch, self.position.step)
 
 
 def hidden_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Tensors that a loss or miner keeps as plain attributes (running histograms, …), which state_dict leaves out."""
+    """Tensors stored as plain attributes (a miner's running histogram, …), which ``state_dict`` leaves out."""
     return {
         f"{prefix}:{name}": value.detach()
-        for prefix, part in module.named_modules()
-        for name, value in vars(part).items()
+        for prefix, submodule in module.named_modules()
+        for name, value in vars(submodule).items()
         if isinstance(value, torch.Tensor)
     }
 
 
 def restore_hidden_tensors(module: torch.nn.Module, tensors: dict[str, torch.Tensor]) -> None:
-    parts = dict(module.named_modules())
+    submodules = dict(module.named_modules())
     for key, value in tensors.items():
         prefix, name = key.rsplit(":", 1)
-        old = getattr(parts[prefix], name, value)
-        setattr(parts[prefix], name, value.to(old.device))
+        old = getattr(submodules[prefix], name, value)
+        setattr(submodules[prefix], name, value.to(old.device))
 
 
 def _copy(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

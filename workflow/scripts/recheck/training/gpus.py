@@ -1,10 +1,10 @@
-"""A GPU of its own for each job of a machine.
+"""Reserve one GPU per job.
 
-Snakemake counts GPUs (``--resources gpu=4``) but does not say which one a job has. So a job takes the first that is
-free, by a lock on a file named by the device, and sees no other. The lock is the kernel's: it goes with the process
-that holds it, however that ends, so that there is nothing to clean up after a crash.
+Snakemake counts GPUs (``--resources gpu=4``) but does not tell a job which one to use. So each job locks a file named
+after the first free GPU, and hides all other GPUs from CUDA. The kernel releases the lock when the process ends, even
+after a crash, so there is nothing to clean up.
 
-Imported while Snakemake parses the workflow, so nothing heavy is imported here.
+Snakemake imports this module while it parses the workflow, so it imports nothing heavy.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ REMIND_SECONDS = 600.0
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs a job may use, in order, by what CUDA_VISIBLE_DEVICES can name them: UUIDs wherever they are known.
+    """GPUs that a job may use, in order, named as in CUDA_VISIBLE_DEVICES: by UUID if it is known.
 
-    The numbers in CUDA_VISIBLE_DEVICES are those of ``nvidia-smi``. As in CUDA, what follows an unknown device does not
-    count. A GPU that is cut into MIG instances stands for these.
+    Numbers in CUDA_VISIBLE_DEVICES are read as ``nvidia-smi`` numbers. As in CUDA, an unknown device ends the list. A
+    GPU split into MIG instances is replaced by its instances.
     """
     named = os.environ.get(VISIBLE)
     if named is not None and not named.strip():
@@ -41,8 +41,8 @@ def visible_gpus() -> list[str]:
     if named is None:
         return [device for instances in gpus.values() for device in instances]
     found: list[str] = []
-    for entry in (part.strip() for part in named.split(",")):
-        # where no GPU can be listed (a container without nvidia-smi), names are taken as they are
+    for entry in (name.strip() for name in named.split(",")):
+        # If GPUs cannot be listed (a container without nvidia-smi), trust the names as given.
         devices = _devices(entry, gpus) if gpus else [entry] * (entry not in ("", "-1"))
         if not devices:
             break
@@ -51,7 +51,7 @@ def visible_gpus() -> list[str]:
 
 
 def _devices(entry: str, gpus: dict[str, list[str]]) -> list[str]:
-    """What an entry of CUDA_VISIBLE_DEVICES means: a number, or the beginning of a UUID that no other has."""
+    """Devices that an entry of CUDA_VISIBLE_DEVICES names: a number, or an unambiguous prefix of a UUID."""
     if entry.isdecimal():
         return list(gpus.values())[int(entry)] if int(entry) < len(gpus) else []
     names = gpus | {
@@ -65,7 +65,7 @@ def _devices(entry: str, gpus: dict[str, list[str]]) -> list[str]:
 
 
 def _listed_gpus() -> dict[str, list[str]]:
-    """The machine's GPUs in the order of their buses, each with what can be used: its MIG instances, or itself."""
+    """GPU → its usable devices (its MIG instances, or itself), for all GPUs of the machine in bus order."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -85,10 +85,10 @@ def _listed_by_the_driver() -> str:
 
 
 def take_gpu(job: str) -> str | None:
-    """Wait for a free GPU, keep it until this process ends, and make it the only one that CUDA sees.
+    """Wait for a free GPU, reserve it until this process ends, and hide all others from CUDA.
 
-    To be called before CUDA is initialised, which reads CUDA_VISIBLE_DEVICES once. None if there is no GPU, or if SLURM
-    has given this job the one that it sees.
+    Call this before CUDA is initialised: CUDA reads CUDA_VISIBLE_DEVICES only once. Returns None if the machine has no
+    GPU, or if SLURM has already reserved the only visible one for this job.
     """
     gpus = visible_gpus()
     if not gpus or ("SLURM_JOB_ID" in os.environ and len(gpus) == 1):
@@ -99,14 +99,14 @@ def take_gpu(job: str) -> str | None:
         for gpu in gpus:
             if _lock(gpu, job):
                 os.environ[VISIBLE] = gpu
-                log.info("on GPU %s, after %.0f s of waiting", gpu, time.monotonic() - started)
+                log.info("Using GPU %s, after waiting %.0f s", gpu, time.monotonic() - started)
                 return gpu
         now = time.monotonic()
         if reminded is None or now - reminded >= REMIND_SECONDS:
             reminded = now
             log.warning(
-                "All %d GPUs are taken (%s), %s waits for one and holds its cores meanwhile; `--resources gpu=%d` "
-                "starts no more jobs than there are GPUs.",
+                "All %d GPUs are taken (%s). '%s' is waiting for one and keeps its cores; with `--resources gpu=%d` "
+                "Snakemake starts at most one job per GPU.",
                 len(gpus),
                 "; ".join(_lock_file(gpu).read_text(encoding="utf-8").strip() or gpu for gpu in gpus),
                 job,
@@ -116,7 +116,7 @@ def take_gpu(job: str) -> str | None:
 
 
 def _lock(gpu: str, job: str) -> bool:
-    """Lock the GPU's file for the rest of this process, unless another has it. What is written in it is for people."""
+    """Try to lock the GPU's file until this process ends. The text in the file is only for people."""
     file = os.open(_lock_file(gpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,7 +125,7 @@ def _lock(gpu: str, job: str) -> bool:
         return False
     os.ftruncate(file, 0)
     os.write(file, f"process {os.getpid()}: {job}\n".encode())
-    # A forked loader worker that outlives its parent for a moment must not keep the GPU from others.
+    # A forked loader worker may outlive its parent for a moment; it must not keep the GPU locked.
     os.register_at_fork(after_in_child=partial(_close, file))
     return True
 
@@ -136,12 +136,14 @@ def _close(file: int) -> None:
 
 
 def _lock_file(gpu: str) -> Path:
-    """One file a GPU for all projects of a user on this machine. It is never removed, only locked."""
+    """Lock file of a GPU, shared by all projects of a user on this machine. It is never deleted, only locked."""
     folder = Path(tempfile.gettempdir(), f"recheck-gpus-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-        raise UserError(f"{folder} is not a folder of yours, so GPUs can't be locked there: remove it or set TMPDIR.")
-    # Numbers mean something else in every SLURM job that several GPUs were given to.
+        raise UserError(
+            f"{folder} is not a folder that belongs to you, so Recheck cannot lock GPUs there: delete it or set TMPDIR."
+        )
+    # Inside a SLURM job with several GPUs, a number may mean another GPU than outside.
     owner = f"slurm{os.environ['SLURM_JOB_ID']}-" if gpu.isdecimal() and "SLURM_JOB_ID" in os.environ else ""
     return folder / (owner + re.sub(r"[^\w-]", "_", gpu))

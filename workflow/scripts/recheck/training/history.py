@@ -1,4 +1,4 @@
-"""What happened in each epoch: a CSV for people and plots, TensorBoard events beside it."""
+"""History of a run, one row per epoch: a CSV for people and plots, and TensorBoard events."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ def write_history(path: str | Path, rows: list[Row]) -> None:
 
 
 class Events:
-    """TensorBoard events of the epochs since the run (re)started; earlier ones of the same run are kept."""
+    """TensorBoard events of the epochs since the run started or resumed; earlier events of the run are kept."""
 
     def __init__(self, folder: str | Path, first_epoch: int):
         from torch.utils.tensorboard import SummaryWriter

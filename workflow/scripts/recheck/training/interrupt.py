@@ -1,22 +1,22 @@
-"""Stopping at a safe place when asked to."""
+"""Stopping between two steps when a signal arrives."""
 
 import signal
 from types import FrameType
 
 
 class Interrupted(Exception):
-    """Raised after the state was saved, because a signal asked the run to stop."""
+    """Raised when a signal asked the run to stop, after its state was saved."""
 
     def __init__(self, signal_number: int, step: int):
         self.exit_code = 128 + signal_number
         super().__init__(
             f"Stopped by {signal.Signals(signal_number).name} at step {step}, state saved: "
-            "run the same command again to continue."
+            "run the same command again to resume."
         )
 
 
 class StopRequest:
-    """TERM and INT are noted, and looked at between two steps."""
+    """Remembers TERM or INT; the engine checks for it between two steps."""
 
     def __init__(self) -> None:
         self.signal_number: int | None = None

@@ -1,4 +1,4 @@
-"""Batches of augmented images, the same whatever the number of loader workers."""
+"""Batches of augmented images, identical for any number of loader workers."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
 
 
 class _Batches(Dataset):
-    """Item i is batch i of the list, augmented with a generator of its own for each position."""
+    """Item i is batch i of the list; each image in it is augmented with a separately seeded generator."""
 
     def __init__(self, images, indices, labels, batches, first_step, transform, seed, fold):
         self.images: PackedImages = images
@@ -37,7 +37,7 @@ class _Batches(Dataset):
 
 
 def _leave_signals_to_parent(worker: int) -> None:
-    """A signal to the whole process group must not kill the loader before the run has saved its state."""
+    """Ignore signals in loader workers: a signal to the process group must not kill them before the run saves."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
@@ -54,9 +54,9 @@ def training_batches(
     workers: int,
     device: torch.device,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The given batches in order; ``first_step`` is the run's step number of the first."""
+    """Yield the given batches in order; ``first_step`` is the run's step number of the first one."""
     dataset = _Batches(images, indices, labels, batches, first_step, transform, seed, fold)
-    # The generator is given so that the loader does not draw from the global one, which belongs to the run.
+    # Pass a generator: the loader would otherwise draw from the global one and change the run.
     loader = DataLoader(
         dataset,
         batch_size=None,
@@ -66,19 +66,19 @@ def training_batches(
         pin_memory=device.type == "cuda",
         generator=torch.Generator().manual_seed(0),
     )
-    iterator, sentence = iter(loader), None
+    iterator, message = iter(loader), None
     try:
         for pixels, targets in iterator:
             yield pixels.to(device, non_blocking=True), targets.to(device, non_blocking=True)
-    except UserError as error:  # of a worker: torch puts its traceback before the sentence
-        sentence = str(error).rsplit("UserError: ", 1)[-1].strip()
+    except UserError as error:  # torch prepends a worker's traceback to its message
+        message = str(error).rsplit("UserError: ", 1)[-1].strip()
     finally:
-        # Not left to the garbage collector: who keeps a traceback keeps the workers, which ignore being terminated, and
-        # Python would wait for them when it exits.
+        # Don't leave this to the garbage collector: a stored traceback would keep the workers alive, they ignore TERM,
+        # and Python would wait for them at exit.
         if workers:
             iterator._shutdown_workers()
-    if sentence is not None:
-        raise UserError(sentence)
+    if message is not None:
+        raise UserError(message)
 
 
 @torch.inference_mode()
@@ -92,7 +92,7 @@ def embed(
     autocast: torch.autocast,
     progress: Callable = iter,
 ) -> np.ndarray:
-    """Embeddings (float32) of the images, in the order given; the model is in evaluation mode meanwhile."""
+    """Float32 embeddings of the images, in the given order, with the model in evaluation mode."""
     was_training = model.training
     model.eval()
     generator = torch.Generator()

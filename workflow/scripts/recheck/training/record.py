@@ -1,4 +1,4 @@
-"""run.json: all that is needed to trace a digit of a table back to how it was made."""
+"""run.json: everything needed to trace a number in a table back to the run that produced it."""
 
 import platform
 from importlib.metadata import version
@@ -15,24 +15,24 @@ PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy")
 
 
 def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
-    """What the run saw: its split, and the packed pixels."""
+    """SHA-256 of the split and of the packed pixels that the run uses."""
     return {"split": sha256(split), "pixels": read_about(pack)["sha256"]}
 
 
 def run_fingerprint(configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str]) -> str:
-    """Two runs with the same fingerprint are the same computation (on the same hardware and versions)."""
-    own = {path: sha256(path) for path in own_files(configuration)}
-    return fingerprint({"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_files": own})
+    """Fingerprint of a run: equal fingerprints mean equal results on the same hardware and package versions."""
+    files = {path: sha256(path) for path in own_files(configuration)}
+    return fingerprint({"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_files": files})
 
 
 def code_hash() -> str:
-    """The package as it is: runs of one table should agree on it, and the page says if they don't."""
+    """Hash of the package's source. All runs of a table should share it; the page reports if they don't."""
     package = Path(__file__).parents[1]
     return fingerprint({str(path.relative_to(package)): sha256(path) for path in sorted(package.rglob("*.py"))})
 
 
 def machine(device: torch.device, threads: int) -> dict[str, Any]:
-    import faiss  # only for its version: those who embed do without
+    import faiss  # imported late: embedding jobs don't need it
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {

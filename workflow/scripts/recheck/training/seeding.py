@@ -1,4 +1,4 @@
-"""Randomness that is a function of (seed, fold, purpose, step), never of what ran before."""
+"""Random numbers that depend only on (seed, fold, purpose, step), never on what ran before."""
 
 import os
 import random
@@ -10,28 +10,28 @@ import torch
 
 
 def derive(seed: int, *stream: int | str) -> int:
-    """A 64-bit seed of its own for each stream of a run."""
-    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in stream]
+    """A distinct 64-bit seed for each random stream of a run."""
+    words = [zlib.crc32(word.encode()) if isinstance(word, str) else word for word in stream]
     entropy = [len(words), seed, *words]
     if max(entropy) < 2**32 and min(entropy) >= 0:
-        entropy = np.array(entropy, np.uint32)  # the same words, which numpy need not look for then
+        entropy = np.array(entropy, np.uint32)  # the same seed, but faster: numpy need not convert the words
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
 
 
 def seed_everything(seed: int) -> None:
-    """The global generators: what libraries (dropout, miners) draw from."""
+    """Seed the global generators, which libraries (dropout, miners) draw from."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def make_deterministic(deterministic: bool) -> None:
-    """Ask every library for the algorithms that give the same bits each time.
+    """Make every library use deterministic algorithms.
 
-    A few operations have none on a GPU (the cumulative sum of FastAP): they warn, and the run goes on.
-    ``use_deterministic_algorithms`` would also load PyTorch's compiler, which an embedding job never needs. New tensors
-    are not filled before they are written: a safeguard for code that reads uninitialised memory, and a seventh of a
-    training step on a CPU. Without it the bits are the same.
+    A few operations have no deterministic version on a GPU (the cumulative sum of FastAP): they only warn.
+    ``use_deterministic_algorithms`` is not used because it also loads PyTorch's compiler, which embedding jobs never
+    need. ``fill_uninitialized_memory`` is off: it only guards against code that reads uninitialised memory, costs a
+    seventh of a training step on a CPU, and does not change the results.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_deterministic_debug_mode("warn" if deterministic else "default")
@@ -40,7 +40,7 @@ def make_deterministic(deterministic: bool) -> None:
 
 
 def random_state() -> dict[str, Any]:
-    """All global generators, as plain data and tensors."""
+    """States of all global generators, as plain data and tensors."""
     version, words, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {

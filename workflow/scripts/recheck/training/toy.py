@@ -1,7 +1,7 @@
-"""Points in a plane: what a loss does to five noisy circles, small enough to look at.
+"""Toy experiment: train a small network on points of five noisy circles, to see what a loss does.
 
-A network 2-100-100-2 is trained by plain SGD on batches that are drawn anew in every step; the loss sees its outputs at
-length 1, pictures show them as they are. Everything is a function of the seed.
+A 2-100-100-2 network is trained with plain SGD on a fresh batch per step. The loss receives the outputs normalised to
+length 1; pictures show the raw outputs. The result depends only on the settings and the seed.
 """
 
 from collections.abc import Callable
@@ -21,22 +21,22 @@ from recheck.training.seeding import derive
 RADII = (0.2, 0.4, 0.6, 0.8, 1.0)
 PER_CLASS = 4
 NOISY, CLEAN = 5.0, 20.0
-"""``sigma`` of the training points, and of fresh points to look at."""
+"""``sigma`` of the training points, and of the points in the pictures."""
 
 
 class Trained(NamedTuple):
     model: nn.Module
     losses: np.ndarray
-    """One a step."""
+    """One value per step."""
 
 
 def make_circles(
     points_per_class: int, sigma: float, generator: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (5 · points_per_class, 2), float32, and their circles 0…4, class by class.
+    """Points (5 · points_per_class, 2), float32, and their labels 0…4, sorted by label.
 
-    The angle is uniform, the distance from the centre that of the circle plus N(0, 1)/sigma: a *larger* sigma is
-    less noise.
+    The angle is uniform. The distance from the centre is the circle's radius plus N(0, 1)/sigma: a *larger* sigma
+    means less noise.
     """
     labels = np.repeat(np.arange(len(RADII)), points_per_class)
     radius = np.array(RADII)[labels] + generator.standard_normal(len(labels)) / sigma
@@ -61,7 +61,11 @@ def train(
     seed: int = 0,
     progress: Callable[[int], Any] | None = None,
 ) -> Trained:
-    """``loss`` is a part, as in a study; ``progress`` is called with the number of steps done since the last call."""
+    """Trained network and its losses.
+
+    ``loss`` is written as in a study, e.g. ``{class: TripletMarginLoss}``. ``progress`` is called with the number of
+    steps since the last call.
+    """
     model = make_network(seed)
     criterion = build_loss(loss, num_classes=len(RADII), embedding_size=2)
     parameters = [*model.parameters(), *criterion.parameters()]
@@ -76,7 +80,7 @@ def train(
         optimiser.step()
         losses[step] = value.item()
         if not np.isfinite(losses[step]):
-            raise UserError(f"toy: the loss became {losses[step]} at step {step + 1}: lower 'lr'.")
+            raise UserError(f"The loss became {losses[step]} at step {step + 1} of the toy experiment: lower 'lr'.")
         if progress is not None and (step + 1) % 100 == 0:
             progress(100)
     return Trained(model, losses)
@@ -89,11 +93,11 @@ def run(
     points_per_class: int = 500,
     progress: Callable[[int], Any] | None = None,
 ) -> dict[str, np.ndarray]:
-    """An experiment (``loss``, ``lr``, ``weight_decay``) as the arrays that its pictures need.
+    """Run an experiment (``loss``, ``lr``, ``weight_decay``) and return the arrays for its pictures.
 
-    ``data`` and ``data_labels``: points like those of the training; ``losses``: one a step; ``points``, ``labels``
-    and ``embeddings``: fresh points with little noise, and the network's outputs for them, not normalised. Points are
-    those of the seed, whatever the loss.
+    ``data`` and ``data_labels`` are points with the noise of training, ``losses`` has one value per step, and
+    ``points``, ``labels`` and ``embeddings`` are points with little noise and the network's raw outputs for them. All
+    points depend only on the seed, so every loss is shown on the same ones.
     """
     settings = {key: experiment[key] for key in ("loss", "lr", "weight_decay")}
     trained = train(**settings, steps=steps, seed=seed, progress=progress)

@@ -1,9 +1,9 @@
-"""Losses and miners by name: pytorch-metric-learning's, those of the folders here, or a user's own ``module:Class``.
+"""Losses and miners by name: from pytorch-metric-learning, from the folders here, or a user's ``module:Class``.
 
-There is one folder per paper, and ``recheck.parts`` lists their classes. A loss is called as
-``loss(embeddings, labels)``, and with ``miner(embeddings, labels)`` as third argument if there is a miner. Embeddings
-are the model's raw float32 outputs, labels the ranks 0…T-1 of the fold's training classes. With the forward pass
-``MultiView`` there are several embeddings of each image: (views, batch, dimension).
+Each folder belongs to one paper; ``recheck.parts`` lists the classes. A loss is called as ``loss(embeddings, labels)``,
+with ``miner(embeddings, labels)`` as third argument if there is a miner. Embeddings are the model's raw float32
+outputs; labels are the ranks 0…T-1 of the fold's training classes. With the forward pass ``MultiView``, an image has
+several embeddings: (views, batch, dimension).
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""Miners beside pytorch-metric-learning's: which pairs or triplets of a batch a loss sees."""
+"""Miners, which choose the pairs or triplets of a batch that a loss sees, in addition to pytorch-metric-learning's."""

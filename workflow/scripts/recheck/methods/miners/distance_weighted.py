@@ -1,4 +1,4 @@
-"""Negatives drawn so that all distances are about equally frequent."""
+"""Draw negatives so that all distances are about equally frequent."""
 
 import torch
 from torch import nn
@@ -7,13 +7,13 @@ from recheck.methods.geometry import distances, positive_pairs, same_class
 
 
 class DistanceWeightedSampler(nn.Module):
-    """Triplets for embeddings of length 1: all positives of every anchor, each with a negative drawn for it.
+    """Triplets for embeddings of length 1: every positive of every anchor, each with one randomly drawn negative.
 
-    In n dimensions, a random pair on the sphere is at distance d with density ∝ d^(n−2) (1 − d²/4)^((n−3)/2). A
-    negative is drawn by the inverse of that, with replacement, with d no smaller than ``cutoff``; those at
-    ``nonzero_loss_cutoff`` or beyond have no loss and are not drawn. An anchor without any candidate draws from all
-    rows of other classes alike. pytorch-metric-learning's DistanceWeightedMiner has the same weights but another
-    number of triplets. Draws are from torch's global generator.
+    In n dimensions, a random pair on the sphere is at distance d with density ∝ d^(n−2) (1 − d²/4)^((n−3)/2). Negatives
+    are drawn with replacement, with weights inversely proportional to this density; a distance below ``cutoff`` counts
+    as ``cutoff``. Negatives at ``nonzero_loss_cutoff`` or beyond have no loss and are not drawn. An anchor without any
+    candidate draws uniformly from all rows of other classes. pytorch-metric-learning's DistanceWeightedMiner has the
+    same weights but another number of triplets. Draws use torch's global generator.
     """
 
     def __init__(self, cutoff: float = 0.5, nonzero_loss_cutoff: float = 1.4):
@@ -36,10 +36,10 @@ class DistanceWeightedSampler(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """(batch, batch): how likely row i draws row j. Rows add up to 1, or to 0 if there is no other class."""
+        """(batch, batch): probability that row i draws row j. Rows sum to 1, or to 0 if no other class exists."""
         dimensions = embeddings.shape[1]
         distance = distances(embeddings, embeddings).clamp_min(self.cutoff).fill_diagonal_(1)
-        # opposite points have no finite weight; they are beyond the second cutoff, and must not spoil the maximum
+        # Opposite points would have infinite weight. They are beyond the second cutoff, but must not be the maximum.
         remaining = (1 - distance.square() / 4).clamp_min(torch.finfo(distance.dtype).eps)
         log_weights = (2 - dimensions) * distance.log() - (dimensions - 3) / 2 * remaining.log()
         weights = torch.exp(log_weights - log_weights.max())

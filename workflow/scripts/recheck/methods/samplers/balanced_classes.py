@@ -1,4 +1,4 @@
-"""Batches of a few images each of random classes."""
+"""Batches with a few images from each of several random classes."""
 
 import numpy as np
 
@@ -7,10 +7,11 @@ from recheck.methods.samplers.classes import counted, positions_by_class
 
 
 class BalancedClasses:
-    """``batch`` // ``per_class`` random classes, ``per_class`` images of each, those of a class consecutive.
+    """``per_class`` images from each of ``batch`` // ``per_class`` random classes; images of a class are consecutive.
 
-    Neither classes nor images repeat in a batch. A class with fewer images gives all it has, and further random classes
-    follow until the batch is full; the last is cut off there. A pass is ``batches`` independent batches.
+    Neither classes nor images repeat within a batch. A class with fewer than ``per_class`` images contributes all of
+    them, and further random classes follow until the batch is full; the last one is truncated. A pass is ``batches``
+    independent batches.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, per_class: int, batches: int):
@@ -20,8 +21,8 @@ class BalancedClasses:
         most = sum(min(per_class, len(positions)) for positions in self.classes)
         if most < batch:
             raise UserError(
-                f"sampler: {len(self.classes)} training classes with at most {per_class} images each ('per_class') "
-                f"make {most} images, less than 'batch' {batch}."
+                f"{len(self.classes)} training classes with at most 'sampler.per_class' ({per_class}) images each give "
+                f"only {most} images: lower 'sampler.batch' ({batch})."
             )
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:

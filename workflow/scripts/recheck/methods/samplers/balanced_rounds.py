@@ -1,4 +1,4 @@
-"""Rounds of many classes, in which every image of a class has its turn before one comes again."""
+"""Rounds of many classes that use every image of a class before repeating one."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from recheck.methods.samplers.classes import choose, classes_in, counted, positi
 
 
 class BalancedRounds:
-    """Rounds of ``classes`` classes with ``per_class`` images of each, cut into batches.
+    """Rounds of ``classes`` classes with ``per_class`` images each, cut into batches.
 
-    A round draws its classes without replacement. Images come from the class's pool and leave it; a pool with fewer
-    than ``per_class`` left is first filled with the whole class again. Whole rounds are drawn until there are as many
-    batches as the images would fill once, so a pass may be a little longer (126 batches of 64 on Cars, not 125).
-    With fewer than ``classes`` classes a round has all of them, less what does not fill a batch. Pools start full in
-    each pass: a pass is a function of its generator alone.
+    A round draws its classes without replacement. Images are removed from the pool of their class; a pool with fewer
+    than ``per_class`` images is first refilled with the whole class. Whole rounds are drawn until there are as many
+    batches as all images would fill once, so a pass may be slightly longer (126 batches of 64 on Cars, not 125). With
+    fewer than ``classes`` classes, a round uses as many of them as fill whole batches. Pools start full in each pass,
+    so that a pass depends only on its generator.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, per_class: int = 4, classes: int = 96):
@@ -25,8 +25,8 @@ class BalancedRounds:
         self.classes = min(classes, len(self.members)) // together * together
         if not self.classes:
             raise UserError(
-                f"sampler: a batch of {batch} with {per_class} images a class needs {together} classes; a round has "
-                f"{min(classes, len(self.members))}."
+                f"'sampler.batch' ({batch}) with {per_class} images per class needs {together} classes, but a round "
+                f"has only {min(classes, len(self.members))}: lower 'sampler.batch'."
             )
         self.batches = len(labels) // batch
 

@@ -7,10 +7,10 @@ from recheck.methods.samplers.classes import counted, positions_by_class
 
 
 class Episodes:
-    """``supports`` and ``queries`` of each of ``classes`` random classes, all of them different images.
+    """``supports`` and ``queries`` images from each of ``classes`` random classes; no image occurs twice.
 
-    A batch is [supports; queries], both class by class in the same order of classes; ``batch`` is the number of its
-    images. Classes with too few images are left out. A pass is ``batches`` independent episodes.
+    A batch is [supports; queries], both sorted by class in the same order; ``batch`` is its number of images. Classes
+    with too few images are left out. A pass is ``batches`` independent episodes.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, classes: int, supports: int, queries: int, batches: int):
@@ -19,14 +19,14 @@ class Episodes:
         each = supports + queries
         if batch != classes * each:
             raise UserError(
-                f"sampler: 'batch' is {batch}, but {classes} classes x ({supports} supports + {queries} queries) are "
-                f"{classes * each} images."
+                f"'sampler.batch' must be {classes * each}, for {classes} classes x ({supports} supports + {queries} "
+                f"queries), found {batch}."
             )
         self.classes = [positions for positions in positions_by_class(labels) if len(positions) >= each]
         if len(self.classes) < classes:
             raise UserError(
-                f"sampler: {len(self.classes)} training classes have the {each} images of an episode, fewer than "
-                f"'classes' {classes}; lower 'supports' and 'queries'."
+                f"'sampler.classes' is {classes}, but only {len(self.classes)} training classes have the {each} images "
+                "that an episode needs: lower 'sampler.supports' or 'sampler.queries'."
             )
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Batches of two halves, each from one super-class, so that negatives are hard."""
+"""Batches of two halves, each from a single super-class, so that negatives are hard."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from recheck.methods.samplers.classes import choose, classes_in, counted, positi
 class Hierarchical:
     """Pairs of half-batches from two different super-classes.
 
-    Super-class s with N_s of the N images has H_s = round(2 · batches · N_s/N) half-batches. Its classes are taken
-    from shuffled passes over all of them, one after another; ``batch``/2/``per_class`` consecutive ones are a
-    half-batch, with ``per_class`` images each (with replacement only if a class has fewer). Half-batches are paired
-    round robin (``paired``); some of a very large super-class find no partner, so there are fewer batches than
-    ``batches``. They are shuffled, and no more than ``cap`` are kept.
+    Super-class s with N_s of the N images has H_s = round(2 · batches · N_s/N) half-batches. Its classes come from
+    consecutive shuffled passes over all of them. ``batch``/2/``per_class`` consecutive classes form a half-batch, with
+    ``per_class`` images each (with replacement only if a class has fewer). Half-batches are paired round robin
+    (``paired``). Some half-batches of a very large super-class may find no partner, which gives fewer batches than
+    ``batches``. The batches are shuffled, and at most ``cap`` are kept.
 
-    The original has one protocol that builds all this anew in each epoch and one that "reshuffles"; here every pass
-    draws everything anew, since a pass is a function of its generator alone.
+    The original code has one protocol that rebuilds all batches in each epoch and one that "reshuffles". Here every
+    pass draws everything again, because a pass depends only on its generator.
     """
 
     def __init__(
@@ -31,12 +31,14 @@ class Hierarchical:
         most = {} if cap is None else {"cap": cap}
         counted("Hierarchical", batch=batch, batches=batches, per_class=per_class, **most)
         if batch % 2:
-            raise UserError(f"sampler: 'batch' {batch} has no halves.")
+            raise UserError(f"'sampler.batch' must be even, found {batch}.")
         self.per_class, self.cap = per_class, cap
         self.together = classes_in(batch // 2, per_class)
         groups = positions_by_class(super_labels)
         if len(groups) < 2:
-            raise UserError("sampler: 'Hierarchical' pairs super-classes, and there is only one.")
+            raise UserError(
+                "The sampler 'Hierarchical' needs at least two super-classes, found one: choose another sampler."
+            )
         labels = np.asarray(labels)
         self.members = [[group[of_class] for of_class in positions_by_class(labels[group])] for group in groups]
         self.halves = [round(len(group) / len(labels) * batches * 2) for group in groups]
@@ -60,7 +62,7 @@ class Hierarchical:
 
 
 def paired(counts: list[int]) -> list[tuple[int, int]]:
-    """Which super-classes meet: each in turn meets every other once, as long as both have half-batches left."""
+    """Pairs of super-classes: each in turn meets every other one once, while both have half-batches left."""
     left, pairs = list(counts), []
     while sum(count > 0 for count in left) > 1:
         for first in range(len(left)):

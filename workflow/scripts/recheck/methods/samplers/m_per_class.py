@@ -1,4 +1,4 @@
-"""Batches of m images a class, as pytorch-metric-learning's sampler draws them."""
+"""Batches with m images per class, drawn as by pytorch-metric-learning's sampler."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ from recheck.methods.samplers.classes import choose, counted, positions_by_class
 class MPerClass:
     """``per_class`` images of each class in shuffled rounds, cut into batches.
 
-    A pass has as many whole rounds as fit into ``length`` images, at least one; a batch may straddle two rounds. Draws
-    are those of pytorch-metric-learning's ``MPerClassSampler``, which always takes them from a generator of its own.
+    A pass has as many whole rounds as fit into ``length`` images, at least one; a batch may span two rounds. Draws
+    match pytorch-metric-learning's ``MPerClassSampler``, except that it always uses its own generator.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, per_class: int, length: int):
         counted("MPerClass", batch=batch, per_class=per_class, length=length)
         if length < batch:
-            raise UserError(f"sampler: 'length' {length} is smaller than 'batch' {batch}; a pass must hold a batch.")
+            raise UserError(f"'sampler.length' must be at least 'sampler.batch' ({batch}), found {length}.")
         self.batch, self.per_class = batch, per_class
         self.classes = positions_by_class(labels)
         self.rounds = max(1, length // (per_class * len(self.classes)))

@@ -1,4 +1,4 @@
-"""Batches of pairs, one pair a class."""
+"""Batches of pairs, one pair per class."""
 
 import numpy as np
 
@@ -7,10 +7,11 @@ from recheck.methods.samplers.classes import counted, positions_by_class
 
 
 class Pairs:
-    """Two images each of ``batch`` / 2 random classes: all anchors, then their positives in the same order.
+    """Two images from each of ``batch`` / 2 random classes: all anchors, then their positives in the same order.
 
-    The two differ, but with probability ``same_image`` a pair is one image twice (augmented independently). Classes of
-    one image are left out. A pass is ``batches`` independent batches. A batch of 2 is one pair without negatives.
+    With probability ``same_image`` a pair is the same image twice, augmented independently; otherwise its images
+    differ. Classes with one image are left out. A pass is ``batches`` independent batches. A batch of 2 is one pair
+    without negatives.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, batches: int, same_image: float = 0.0):
@@ -18,13 +19,13 @@ class Pairs:
         self.pairs, self.batches, self.same_image = batch // 2, batches, same_image
         self.classes = [positions for positions in positions_by_class(labels) if len(positions) > 1]
         if batch % 2:
-            raise UserError(f"sampler: 'batch' {batch} is odd; it counts images, two a pair.")
+            raise UserError(f"'sampler.batch' must be even, found {batch}.")
         if not 0 <= same_image <= 1:
-            raise UserError(f"sampler: 'same_image' is a probability from 0 to 1, not {same_image!r}.")
+            raise UserError(f"'sampler.same_image' must be a probability from 0 to 1, found {same_image!r}.")
         if len(self.classes) < self.pairs:
             raise UserError(
-                f"sampler: {len(self.classes)} training classes have two images, fewer than the {self.pairs} pairs of "
-                f"'batch' {batch}, which are of different classes."
+                f"'sampler.batch' ({batch}) needs {self.pairs} classes, one per pair, but only {len(self.classes)} "
+                "training classes have two images: lower it."
             )
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""From a sampler to its passes."""
+"""Drawing the passes of a sampler."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 
 
 def draw_pass(sampler: Any, number: int, generator_of: Callable[[int], np.random.RandomState]) -> list[list[int]]:
-    """The batches of a pass by its number; ``generator_of(n)`` is the generator of pass n.
+    """Batches of pass ``number``; ``generator_of(n)`` is the generator of pass n.
 
-    Most samplers need that of the pass alone. One that carries images over from pass to pass has a ``draw_pass`` of its
-    own, and finds out from the generators of the passes before what they have left.
+    Most samplers only need the generator of this pass. A sampler that carries images over to the next pass defines its
+    own ``draw_pass``, and reconstructs the images left over from the generators of earlier passes.
     """
     if hasattr(sampler, "draw_pass"):
         return sampler.draw_pass(number, generator_of)

@@ -1,4 +1,4 @@
-"""The same classes together several times in a pass."""
+"""Groups of classes that share several batches of a pass."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from recheck.methods.samplers.classes import choose, classes_in, counted, positi
 
 
 class RandomClassGroups:
-    """Shuffle the classes once, cut them into groups that fill a batch, and go through these groups ``tries`` times.
+    """Shuffle the classes once, cut them into groups that fill a batch, and go through the groups ``tries`` times.
 
-    Each time a class gives ``per_class`` images (with replacement only if it has fewer). Classes left over by the cut
-    are not used in this pass. There are ``cap`` batches at most, the first ones drawn; then batches are shuffled.
+    Each time a class contributes ``per_class`` images (with replacement only if it has fewer). Classes that do not fill
+    a group are not used in this pass. Only the first ``cap`` batches are drawn; then batches are shuffled.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, tries: int, per_class: int = 4, cap: int | None = None):
@@ -21,8 +21,8 @@ class RandomClassGroups:
         self.together = classes_in(batch, per_class)
         if len(self.members) < self.together:
             raise UserError(
-                f"sampler: a batch of {batch} with {per_class} images a class needs {self.together} classes; there are "
-                f"{len(self.members)}."
+                f"'sampler.batch' ({batch}) with {per_class} images per class needs {self.together} classes, but the "
+                f"training set has only {len(self.members)}: lower 'sampler.batch'."
             )
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:

@@ -11,25 +11,25 @@ LAST = ("drop", "rollover")
 
 
 class Shuffled:
-    """Every image once a pass, in random order.
+    """Every image once per pass, in random order.
 
-    ``last`` says what becomes of the incomplete batch at the end: it is dropped, or carried into the next pass
-    (``rollover``), whose first batch it begins.
+    ``last`` decides about the incomplete batch at the end: ``drop`` discards it, ``rollover`` carries it over to the
+    first batch of the next pass.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, last: str = "drop"):
         if last not in LAST:
-            raise UserError(f"sampler: 'last' is 'drop' or 'rollover', not {last!r}.")
+            raise UserError(f"'sampler.last' must be 'drop' or 'rollover', found {last!r}.")
         self.count, self.batch, self.last = len(labels), batch, last
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:
-        """A pass before which nothing was left over."""
+        """Batches of a pass without images left over from the previous one."""
         return cut(generator.permutation(self.count).tolist(), self.batch)
 
     def draw_pass(self, number: int, generator_of: Callable[[int], np.random.RandomState]) -> list[list[int]]:
-        """The batches that are filled in pass ``number``, from the generators of passes alone.
+        """Batches that are completed in pass ``number``.
 
-        With ``rollover`` all passes are one stream, cut into batches wherever passes end.
+        With ``rollover`` all passes form one stream, which is cut into batches regardless of where passes end.
         """
         if self.last == "drop":
             return self.draw(generator_of(number))

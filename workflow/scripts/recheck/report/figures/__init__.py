@@ -1,7 +1,7 @@
-"""The figures of a study: every module of this folder is one figure.
+"""The figures of a study: every module in this folder is one figure.
 
-Snakemake imports them all while it reads the workflow, to learn which files a figure needs and where it applies. So a
-module imports matplotlib, pandas and the like inside the functions that draw.
+Snakemake imports them all while it parses the workflow, to find out which files a figure needs and where it applies.
+Therefore a module imports slow packages such as matplotlib and pandas only in the functions that draw.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Facts = Mapping[str, Any]
 
 
 class Figure:
-    """One figure of a dataset: ``name`` is part of its path, ``title`` and ``caption`` stand on the page.
+    """One figure of a dataset. ``name`` is part of its path; ``title`` and ``caption`` appear on the page.
 
-    ``caption`` says how to read the figure (``{dataset}`` is filled in), ``place`` orders the page, and ``needs`` are
-    kinds of files: evaluations, histories, runs, embeddings, index, split, pack.
+    ``caption`` explains how to read the figure (``{dataset}`` is filled in), ``place`` sets its position on the page,
+    and ``needs`` lists kinds of files: evaluations, histories, runs, embeddings, index, split, pack.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Figure:
     needs: tuple[str, ...]
 
     def applies(self, facts: Facts) -> bool:
-        """Whether a study has this figure. The default: rows are measured and few enough to draw one by one."""
+        """Whether a study has this figure (default: if rows are measured and the study is not a sweep)."""
         return bool(facts["measured"]) and not facts["sweep"]
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
@@ -42,13 +42,13 @@ class Figure:
 
 
 def quoted(facts: Facts) -> set[str]:
-    """The rows with a published value."""
+    """The names of the rows with a published value."""
     return {row for document in facts["published"] for row in document["values"]}
 
 
 @cache
 def all_figures() -> dict[str, Figure]:
-    """The figure of every module in this folder by name, in the order of the page."""
+    """Name → figure, for every module in this folder, in the order of the page."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     classes = [
         value

@@ -1,4 +1,4 @@
-"""Bars of every method: the epoch that is best on test beside the last one, and what was published around them."""
+"""Bars per method: the best epoch on test and the last epoch, with outlines for the published values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Patch, Series
 
 PANELS = 2
-# Of the first and the second view: where in a method's row, how high, how it is filled.
+# Position in a method's row, height and colour of the bars of the first and the second view.
 PLACES = ({"y": -0.14, "height": 0.38, "color": BLUE}, {"y": 0.28, "height": 0.22, "color": SKY})
-# Around a bar, so that it can be seen where both are equally long.
+# An outline is this much higher than its bar, so that it is visible even if both have the same length.
 OUTLINE = 0.07
-# The part of a panel's width that a character of the numbers takes, and what is left free beside them.
+# Fractions of a panel's width: one character of a number, and the free space next to the numbers.
 CHARACTER, FREE = 0.0167, 0.03
 DOUBT = "*"
 
@@ -29,21 +29,21 @@ DOUBT = "*"
 def draw(
     table: DataFrame, *, views: Sequence[str], metrics: Sequence[str], png: str | Path, svg: str | Path
 ) -> Drawing:
-    """One panel a metric and one row a method that has any value, from the frame of a table.
+    """One panel per metric and one row per method with any value, from the frame of a table.
 
-    The axis starts at 0, where bars have to; the numbers tell small differences.
+    Bars must start at 0, so the numbers show small differences.
     """
     from matplotlib.ticker import MaxNLocator
 
     views = list(views)[: len(PLACES)]
     table = table[table["view"].isin(views) & table["metric"].isin(metrics)]
-    there = table["mean"].notna() | table["published"].notna()
-    labels = dict(table[there].drop_duplicates("method")[["method", "label"]].itertuples(index=False, name=None))
+    has_value = table["mean"].notna() | table["published"].notna()
+    labels = dict(table[has_value].drop_duplicates("method")[["method", "label"]].itertuples(index=False, name=None))
     if not labels:
-        return note("There is no value to draw a bar of.", png, svg)
-    metrics = [metric for metric in metrics if there[table["metric"] == metric].any()]
+        return note("No bars: no value was measured or published.", png, svg)
+    metrics = [metric for metric in metrics if has_value[table["metric"] == metric].any()]
     measured = bool(table["mean"].notna().any())
-    views = [view for view in views if there[table["view"] == view].any()]
+    views = [view for view in views if has_value[table["view"] == view].any()]
     places = dict(zip(views, PLACES if len(views) > 1 else [{**PLACES[0], "y": 0}], strict=True))
     with styled() as plt:
         figure, axes = plt.subplots(
@@ -56,24 +56,24 @@ def draw(
         )
         texts: dict[tuple[str, str], str] = {}
         for axis, metric in zip(axes[0], metrics, strict=True):
-            own = table[table["metric"] == metric].set_index(["method", "view"])
+            values = table[table["metric"] == metric].set_index(["method", "view"])
             for row, method in enumerate(labels):
                 for view, place in places.items():
-                    _bar(axis, own.loc[(method, view)], row + place["y"], place)
-                first = own.loc[(method, views[0])]
+                    _bar(axis, values.loc[(method, view)], row + place["y"], place)
+                first = values.loc[(method, views[0])]
                 texts[method, metric] = _numbers(first)
                 place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 5}
                 axis.annotate(texts[method, metric], (_end(first), row + places[views[0]]["y"]), **place)
             rooms = {method: 1 - FREE - CHARACTER * len(texts[method, metric]) for method in labels}
             axis.set(title=metric, xlabel="percent")
             axis.set_xlim(
-                0, max(1, *(_end(row) / rooms[method] for (method, _), row in own.iterrows() if method in rooms))
+                0, max(1, *(_end(row) / rooms[method] for (method, _), row in values.iterrows() if method in rooms))
             )
             axis.set_xticks([tick for tick in MaxNLocator(5).tick_values(*axis.get_xlim()) if 0 <= tick <= 100])
             striped(axis, len(labels))
         axes[0, 0].set_yticks(range(len(labels)), list(labels.values()))
         handles = _handles(table, places)
-        doubt = f"{DOUBT} published value that is doubtful or not comparable: the notes below the table say why"
+        doubt = f"{DOUBT} published value that is doubtful or not comparable: see the notes below the table"
         doubtful = any(DOUBT in text for text in texts.values())
         figure.legend(
             handles=handles,
@@ -84,17 +84,17 @@ def draw(
             labelspacing=0.7,
         )
         if not measured:
-            title = "Published values, quoted: nothing was measured here"
+            title = "Published values only: nothing was measured here"
             figure.suptitle(title, fontsize=11, fontweight="bold")
         return save(figure, png, svg)
 
 
 def _bar(axis: Axes, row: Series, y: float, place: Mapping) -> None:
-    """A view of a method: our bar with its interval, the first published value around it, the others across it."""
+    """Draw a view of a method: our bar with its interval, the first published value as outline, others as lines."""
     if not np.isnan(row["mean"]):
         axis.barh(y, row["mean"], place["height"], color=place["color"], zorder=2)
         if not np.isnan(row["interval"]):
-            # a share can't be outside 0–100 %, however wide the interval of few seeds is
+            # clipped to 0–100 %, because the interval of few seeds may be wider
             inside = [[min(row["interval"], row["mean"])], [min(row["interval"], 100 - row["mean"])]]
             axis.errorbar(row["mean"], y, xerr=inside, color=INK, capsize=2, lw=1, zorder=4)
     high = place["height"] + OUTLINE
@@ -107,7 +107,7 @@ def _bar(axis: Axes, row: Series, y: float, place: Mapping) -> None:
 
 
 def _numbers(row: Series) -> str:
-    """Our value, and what was published in brackets; alone, without them."""
+    """Our value with the published values in brackets, or only the published values."""
     texts = {
         quote(value, approximate) + DOUBT * bool(doubt): None
         for value, approximate, doubt in zip(row["quotes"], row["approximate"], row["notes"], strict=True)
@@ -120,13 +120,13 @@ def _numbers(row: Series) -> str:
 
 
 def _end(row: Series) -> float:
-    """How far to the right a view of a method is drawn; 0 if nothing is."""
+    """The right end of everything drawn for a view of a method; 0 if nothing is drawn."""
     ends = [0.0, row["mean"] + np.nan_to_num(row["interval"]), *row["quotes"]]
     return float(np.nanmax(ends))
 
 
 def _handles(table: DataFrame, places: Mapping[str, Mapping]) -> list[Patch | Line2D]:
-    """What is drawn and nothing else."""
+    """Legend entries for everything that is drawn."""
     handles: list[Patch | Line2D] = []
     if not table["mean"].notna().any():
         return [
@@ -146,7 +146,7 @@ def _handles(table: DataFrame, places: Mapping[str, Mapping]) -> list[Patch | Li
 
 
 def _second(table: DataFrame) -> list[Line2D]:
-    if not any(len({value for value in own if not np.isnan(value)}) > 1 for own in table["quotes"]):
+    if not any(len({value for value in quotes if not np.isnan(value)}) > 1 for quotes in table["quotes"]):
         return []
     return [legend_line(color=INK, marker="|", ls="", ms=9, mew=1.6, label="a second document that disagrees")]
 
@@ -154,12 +154,11 @@ def _second(table: DataFrame) -> list[Line2D]:
 class Bars(Figure):
     name, title, place = "bars", "Best epoch on test and last epoch", 30
     caption = (
-        "The methods on {dataset}: the epoch that is best on the test set, which is selection on the test set itself, "
-        "and the last epoch, which nobody selected. Filled bars were measured here, with 95 % t-intervals where there "
-        "are two or more seeds; outlines are published values, quoted, and a short line across a bar is the value of a "
-        "second document that disagrees with the first. Numbers are those of the best epoch, published ones in "
-        "brackets. An asterisk marks published values that are doubtful or not comparable; the notes below the table "
-        "say why."
+        "Per method on {dataset}: the best epoch on the test set, which is selected on the test set itself, and the "
+        "last epoch, which is not selected. Filled bars were measured here, with 95 % t-intervals for two or more "
+        "seeds. Outlines are published values; a short line across a bar is the value of a second document that "
+        "disagrees with the first. The numbers belong to the best epoch, with published values in brackets. An "
+        "asterisk marks a published value that is doubtful or not comparable; see the notes below the table."
     )
     needs = ("evaluations",)
 

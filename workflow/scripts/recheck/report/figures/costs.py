@@ -1,4 +1,4 @@
-"""What each change of a system costs: the system itself, and beside it one with each change."""
+"""The cost of each change to a system: the baseline and one row per change."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ LABEL_WIDTH = 30
 METRICS = ("R@1", "F1", "accuracy")
 BY_CHANCE = "R@1"
 NAMES = {"f1": "F1"}
-# Half of what lies between the two sets of queries in a row.
+# Half the distance between the two query sets in a row.
 APART = 0.2
 
 Row = tuple[str, Mapping[str, Mapping[str, tuple[float, float]]]]
-"""A system's label, and by set of queries and metric its mean and its interval (NaN with one seed), as shares."""
+"""A row's label, and query set → metric → mean and interval (NaN with one seed), as fractions."""
 
 
 def draw(rows: Sequence[Row], chance: float, *, png: str | Path, svg: str | Path) -> Drawing:
-    """One panel a metric, one row a system, the corrected one first; the numbers are differences from it in points.
+    """One panel per metric and one row per system, the baseline first; numbers are differences from it in points.
 
-    ``chance`` is the R@1 of neighbours drawn by lot, a share too.
+    ``chance`` is the R@1 of random neighbours, as a fraction.
     """
     from matplotlib.ticker import MaxNLocator
 
-    names = [name for name in LOOKS if any(name in own for _, own in rows)]
-    metrics = list(dict.fromkeys(metric for _, own in rows for name in names for metric in own.get(name, {})))
+    names = [name for name in LOOKS if any(name in values for _, values in rows)]
+    metrics = list(dict.fromkeys(metric for _, values in rows for name in names for metric in values.get(name, {})))
     if not metrics:
-        return note("Nothing was measured, so there is no cost of a fault to draw.", png, svg)
+        return note("No costs: nothing was measured.", png, svg)
     with styled() as plt:
         size = (2.6 + 2.6 * len(metrics), 1.4 + 0.5 * len(rows))
         figure, axes = plt.subplots(1, len(metrics), figsize=size, sharey=True, squeeze=False, layout="constrained")
@@ -45,7 +45,7 @@ def draw(rows: Sequence[Row], chance: float, *, png: str | Path, svg: str | Path
                 axis.axvline(100 * chance, color=INK, lw=1.2, ls=(0, (1, 1.5)), label="chance", zorder=1)
             for number, name in enumerate(names):
                 place = (number - (len(names) - 1) / 2) * 2 * APART
-                _column(axis, [own.get(name, {}).get(metric) for _, own in rows], name, place)
+                _column(axis, [values.get(name, {}).get(metric) for _, values in rows], name, place)
             axis.set(title=NAMES.get(metric, metric.replace("_", " ")), xlabel="percent")
             axis.set_xlim(0, min(103, max(1, axis.get_xlim()[1])))
             axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -58,7 +58,7 @@ def draw(rows: Sequence[Row], chance: float, *, png: str | Path, svg: str | Path
 
 
 def _column(axis: Axes, values: Sequence[tuple[float, float] | None], name: str, place: float) -> None:
-    """A metric of one set of queries, of all systems; each is joined to where the corrected one would be."""
+    """Draw a metric of one query set for all rows, each with a line to the baseline's value."""
     colour, marker = LOOKS[name]["color"], LOOKS[name]["marker"]
     corrected = 100 * values[0][0] if values[0] else math.nan
     if not math.isnan(corrected):
@@ -69,7 +69,7 @@ def _column(axis: Axes, values: Sequence[tuple[float, float] | None], name: str,
         mean, half, y = 100 * value[0], 100 * value[1], row + place
         axis.plot([corrected, mean], [y, y], color=colour, lw=1.6, alpha=0.45, zorder=2)
         if not math.isnan(half):
-            # a share can't be outside 0–100 %, however wide the interval of few seeds is
+            # clipped to 0–100 %, because the interval of few seeds may be wider
             inside = [[min(half, mean)], [min(half, 100 - mean)]]
             axis.errorbar(mean, y, xerr=inside, color=colour, capsize=2.5, lw=1.2, zorder=3)
         axis.plot(mean, y, marker, color=colour, ms=5.5, clip_on=False, zorder=4)
@@ -81,7 +81,7 @@ def _column(axis: Axes, values: Sequence[tuple[float, float] | None], name: str,
 
 
 def difference(mean: float, corrected: float) -> str:
-    """In points, with its sign; nothing where there is nothing to compare with."""
+    """The difference in points, with its sign; empty without a baseline value."""
     if math.isnan(corrected):
         return ""
     text = f"{mean - corrected:+.1f}"
@@ -99,7 +99,7 @@ def _handles(rows: Sequence[Row], names: Sequence[str], chance: bool) -> list[Li
         for name in names
         if rows[0][1].get(name)
     ]
-    if any(not math.isnan(half) for _, own in rows for values in own.values() for _, half in values.values()):
+    if any(not math.isnan(half) for _, values in rows for metrics in values.values() for _, half in metrics.values()):
         handles.append(legend_line(color=GREY, marker="|", ms=7, mew=1.2, lw=1.2, label="95 % interval over seeds"))
     if chance:
         handles.append(legend_line(color=INK, lw=1.2, ls=(0, (1, 1.5)), label="R@1 by chance"))
@@ -107,7 +107,7 @@ def _handles(rows: Sequence[Row], names: Sequence[str], chance: bool) -> list[Li
 
 
 def _rows(inputs: Inputs) -> list[Row]:
-    """The rows, first the one that others are compared with."""
+    """The rows with their values, the baseline first."""
     facts, at = inputs.facts, inputs.summary.set_index(["method", "view", "metric"])
     return [
         (
@@ -126,13 +126,14 @@ def _rows(inputs: Inputs) -> list[Row]:
 
 
 class Costs(Figure):
-    name, title, place = "costs", "What each change costs", 10
+    name, title, place = "costs", "Cost of each change", 10
     caption = (
-        "What each change costs on {dataset}: the first row is the corrected system, every other row the same with one "
-        "mistake of the original switched on, or several as its name says. Circles are queries of classes that were "
-        "trained on, squares of others; the vertical lines are the corrected system's values, and the numbers on the "
-        "right the differences from them in percentage points (in the first row, the values). The dotted line is the "
-        "R@1 of neighbours drawn by lot. Whiskers, with two or more seeds, are 95 % t-intervals."
+        "The cost of each change on {dataset}. The first row is the corrected system; every other row is the same "
+        "system with one mistake of the original, or several if its name says so. Circles are queries of seen classes "
+        "(used in training), squares are queries of unseen classes. The vertical lines are the values of the corrected "
+        "system. The numbers on the right are values in the first row, and differences from them in percentage points "
+        "in all other rows. The dotted line is the R@1 of random neighbours. Whiskers are 95 % t-intervals, for two or "
+        "more seeds."
     )
     needs = ("evaluations", "index", "split")
 

@@ -13,7 +13,7 @@ from recheck.report.style import BLUE, INK, VERMILLION, legend_line, note, plain
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Series
 
-PANELS_A_ROW = 4
+PANELS_PER_ROW = 4
 LOG_LOSS = 30
 
 
@@ -27,17 +27,17 @@ def draw(
     svg: str | Path,
     reference: str | None = None,
 ) -> Drawing:
-    """A pair of panels a method: the metric that selects the checkpoint, and the loss, against the step.
+    """One pair of panels per method: the metric that selects the checkpoint, and the loss, against the step.
 
-    ``selection`` is the history's column of that metric (None where the last epoch is taken: then only losses are
-    drawn), ``chosen`` the epoch kept by each (method, seed, fold).
+    ``selection`` is the history column of that metric, or None to draw only losses; ``chosen`` maps (method, seed,
+    fold) to the epoch of the checkpoint.
     """
     from matplotlib.ticker import MaxNLocator
 
     trained = [m for m in labels if m != reference and (histories.loc[histories["method"] == m, "step"] > 0).any()]
     if not trained:
-        return note("Nothing was trained here, so there is no training curve.", png, svg)
-    bands = math.ceil(len(trained) / PANELS_A_ROW)
+        return note("No training curves: nothing was trained here.", png, svg)
+    bands = math.ceil(len(trained) / PANELS_PER_ROW)
     columns = math.ceil(len(trained) / bands)
     if selection not in histories:
         selection = None
@@ -67,21 +67,21 @@ def draw(
                 titled.set_ylabel(f"{selection.replace('_', ' ')} (%)" if selection else "loss")
                 loss.set_ylabel("loss")
         colour = BLUE if selection else INK
-        one = "a fold of a seed" if histories["seed"].nunique() > 1 else "a fold"
+        one = "one fold of one seed" if histories["seed"].nunique() > 1 else "one fold"
         handles = [
-            legend_line(color=colour, lw=2, label="mean of the runs"),
-            legend_line(color=colour, lw=0.8, alpha=0.5, label=f"one run ({one})"),
+            legend_line(color=colour, lw=2, label="mean over runs"),
+            legend_line(color=colour, lw=0.8, alpha=0.5, label=f"single run ({one})"),
         ]
         if selection:
             kept = {"color": VERMILLION, "marker": "D", "ls": "", "ms": 5, "mec": "white"}
-            handles.append(legend_line(label="checkpoint kept", **kept))
+            handles.append(legend_line(label="selected checkpoint", **kept))
         figure.align_ylabels()
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         return save(figure, png, svg)
 
 
 def _scale_loss(axis: Axes, losses: Series) -> None:
-    """Logarithmic where a linear scale would show one fall and then a flat line."""
+    """Use a logarithmic scale if a linear one would show a single drop and then a flat line."""
     from matplotlib.ticker import MaxNLocator, NullFormatter
 
     if len(losses) and losses.min() > 0 and losses.max() > LOG_LOSS * losses.min():
@@ -93,7 +93,7 @@ def _scale_loss(axis: Axes, losses: Series) -> None:
 
 
 def _lines(axis: Axes, runs: DataFrame, column: str, scale: float, colour: str) -> None:
-    """Each run as a thin line, and their mean as far as all of them go."""
+    """Draw each run as a thin line, and their mean over the steps that all runs have."""
     runs = runs.dropna(subset=[column])
     for _, run in runs.groupby(["seed", "fold"]):
         axis.plot(run["step"], scale * run[column], color=colour, lw=0.8, alpha=0.45)
@@ -111,10 +111,10 @@ def _mark_chosen(axis: Axes, runs: DataFrame, column: str, chosen: Mapping[tuple
 class Curves(Figure):
     name, title, place = "curves", "Training curves", 120
     caption = (
-        "Training on {dataset}, one pair of panels a method: above, the metric that selects the checkpoint (its axis "
-        "says on which images; all panels to one scale); below, the loss (each to its own scale, logarithmic where it "
-        "falls far). Thin lines are single runs, a fold of a seed, the thick line is their mean as far as all of them "
-        "ran, diamonds are the checkpoints that were kept."
+        "Training on {dataset}, with one pair of panels per method. Upper panel: the metric that selects the "
+        "checkpoint, on the images named on the axis; all methods share one scale. Lower panel: the loss, with its own "
+        "scale per method (logarithmic if it falls far). A thin line is a single run (one fold of one seed), the thick "
+        "line is the mean over the steps that all runs have, and diamonds are the selected checkpoints."
     )
     needs = ("histories", "runs")
 

@@ -1,4 +1,4 @@
-"""How far apart the images of a set are: all pairs, those of a class, and what chance would give."""
+"""Histogram of the distances between images: all pairs, pairs of the same class, and random points on the sphere."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BLOCK = 512
 
 
 class Histogram(NamedTuple):
-    """Numbers of pairs by distance, in ``BINS`` equal bins from 0 to 2."""
+    """Number of pairs per distance, in ``BINS`` equal bins from 0 to 2."""
 
     pairs: np.ndarray
     positives: np.ndarray
 
 
 def histogram(embeddings: np.ndarray, labels: np.ndarray) -> Histogram:
-    """Of d = sqrt(2 − 2S + 1e-5), S the cosine similarity; each pair of two images counts once."""
+    """Histogram of d = sqrt(2 − 2S + 1e-5), with S the cosine similarity; each pair of images counts once."""
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True).clip(min=np.finfo(embeddings.dtype).tiny)
     pairs, positives = np.zeros((2, BINS), np.int64)
     for start in range(0, len(unit), BLOCK):
@@ -36,10 +36,10 @@ def histogram(embeddings: np.ndarray, labels: np.ndarray) -> Histogram:
         scores = unit[rows] @ unit[start:].T
         distance = np.sqrt((2 - 2 * scores).clip(min=0) + UNDER_THE_ROOT)
         bins = (distance * (BINS / LARGEST)).astype(np.int64).clip(max=BINS - 1)
-        later = np.arange(len(unit) - start) > np.arange(len(scores))[:, None]
+        new_pair = np.arange(len(unit) - start) > np.arange(len(scores))[:, None]
         same = labels[rows, None] == labels[None, start:]
-        pairs += np.bincount(bins[later], minlength=BINS)
-        positives += np.bincount(bins[later & same], minlength=BINS)
+        pairs += np.bincount(bins[new_pair], minlength=BINS)
+        positives += np.bincount(bins[new_pair & same], minlength=BINS)
     return Histogram(pairs, positives)
 
 
@@ -48,8 +48,9 @@ def centres() -> np.ndarray:
 
 
 def density(distance: np.ndarray, dimension: int) -> np.ndarray:
-    """q(d) = d^(n−2) (1 − d²/4)^((n−3)/2) / (2^(n−2) B((n−1)/2, (n−1)/2)), for two points that are
-    uniform on the unit sphere in n dimensions. Almost all of it is near √2 where n is large.
+    """The density of the distance d between two uniformly random points on the unit sphere in n dimensions.
+
+    q(d) = d^(n−2) (1 − d²/4)^((n−3)/2) / (2^(n−2) B((n−1)/2, (n−1)/2)). For large n almost all of it is near √2.
     """
     from scipy.special import betaln
 
@@ -67,14 +68,14 @@ def draw(
     svg: str | Path,
     what: str = "test",
 ) -> Drawing:
-    """One panel an entry of ``embeddings`` (label -> array in the same order), numbers of pairs on a log scale.
+    """One panel per entry of ``embeddings`` (label → array in the same order), with numbers of pairs on a log scale.
 
-    ``what`` says which images they are. Of a larger set whole classes are taken.
+    ``what`` is the kind of images, for the axis label. A large set is reduced to a part of its classes.
 
-    Chance is the number of pairs times the density, for as many dimensions as the embeddings have; it is drawn where it
-    is a pair or more.
+    The curve for random points is the number of pairs times the density in the embeddings' dimension; it is drawn
+    where it is one pair or more.
     """
-    part = spread_classes(labels, PAIRED_IMAGES)
+    chosen = spread_classes(labels, PAIRED_IMAGES)
     with styled() as plt:
         figure, axes = plt.subplots(
             1,
@@ -85,16 +86,16 @@ def draw(
             layout="constrained",
         )
         for axis, (label, vectors) in zip(axes[0], embeddings.items(), strict=True):
-            found = histogram(vectors[part], labels[part])
-            by_chance = found.pairs.sum() * LARGEST / BINS * density(centres(), vectors.shape[1])
-            axis.stairs(found.pairs, np.linspace(0, LARGEST, BINS + 1), fill=True, color=GREY, alpha=0.55, lw=0)
-            axis.stairs(found.positives, np.linspace(0, LARGEST, BINS + 1), color=BLUE, lw=1.1)
-            seen = by_chance >= 1
-            axis.plot(centres()[seen], by_chance[seen], color=VERMILLION, lw=1.4, ls=(0, (4, 2)))
-            axis.set(yscale="log", xlim=(0, LARGEST), title=label, xlabel=f"distance of two {what} images")
+            counts = histogram(vectors[chosen], labels[chosen])
+            by_chance = counts.pairs.sum() * LARGEST / BINS * density(centres(), vectors.shape[1])
+            axis.stairs(counts.pairs, np.linspace(0, LARGEST, BINS + 1), fill=True, color=GREY, alpha=0.55, lw=0)
+            axis.stairs(counts.positives, np.linspace(0, LARGEST, BINS + 1), color=BLUE, lw=1.1)
+            visible = by_chance >= 1
+            axis.plot(centres()[visible], by_chance[visible], color=VERMILLION, lw=1.4, ls=(0, (4, 2)))
+            axis.set(yscale="log", xlim=(0, LARGEST), title=label, xlabel=f"distance between two {what} images")
         axes[0, 0].set_ylim(bottom=0.7)
         axes[0, 0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes[0, 0].set_ylabel(f"pairs in a bin of {LARGEST / BINS:g}")
+        axes[0, 0].set_ylabel(f"pairs per bin of {LARGEST / BINS:g}")
         figure.legend(handles=_handles(), loc="outside lower center", ncols=3)
         return save(figure, png, svg)
 
@@ -102,24 +103,24 @@ def draw(
 def _handles() -> list[Line2D | Patch]:
     return [
         legend_patch(color=GREY, alpha=0.55, lw=0, label="all pairs"),
-        legend_line(color=BLUE, lw=1.4, label="pairs of a class"),
-        legend_line(color=VERMILLION, lw=1.4, ls=(0, (4, 2)), label="uniform on the sphere"),
+        legend_line(color=BLUE, lw=1.4, label="pairs of the same class"),
+        legend_line(color=VERMILLION, lw=1.4, ls=(0, (4, 2)), label="random points on the sphere"),
     ]
 
 
 class Distances(Figure):
     name, title, place = "distances", "Distances between images", 130
     caption = (
-        "How far apart images of {dataset} are (the axis says whether test or training images), counted in small steps "
-        "on a logarithmic scale: all pairs, pairs of the same class, and what points spread evenly over the sphere "
-        "would give. An embedding that recognises classes has its pairs of the same class to the left of all others."
+        "Distances between images of {dataset} (test or training images, as labelled on the axis), counted in small "
+        "bins on a logarithmic scale: all pairs, pairs of the same class, and the expectation for random points on the "
+        "sphere. In an embedding that recognises classes, pairs of the same class lie to the left of all other pairs."
     )
     needs = ("evaluations", "embeddings", "index", "split")
 
     def applies(self, facts: Facts) -> bool:
-        # on a sphere, where there is a density to compare with
-        of_epochs = BEST_ON_TEST in facts["views"] and facts["normalise"]
-        return super().applies(facts) and facts["scope"] == "all" and of_epochs
+        # only for normalised embeddings, because the density is that of points on a sphere
+        on_sphere = BEST_ON_TEST in facts["views"] and facts["normalise"]
+        return super().applies(facts) and facts["scope"] == "all" and on_sphere
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         training = inputs.facts["distances"] == "train"

@@ -1,4 +1,4 @@
-"""The retrieval gallery: some queries and what each method finds nearest to them, right and wrong framed."""
+"""The retrieval gallery: some queries and their nearest neighbours under each method, with correct and wrong marked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RIGHT, WRONG = "#009E73", "#D55E00"
 CHECK, CROSS = "\N{CHECK MARK}", "\N{BALLOT X}"
-# Sizes in inches: the drawing's coordinates are inches too, so that type and frames keep their proportions.
+# Sizes in inches, which are also the drawing's coordinates, so that text and frames keep their proportions.
 TILE, GAP, NAME, MARGIN, INSET, PIXELS = 0.86, 0.14, 0.3, 0.15, 0.05, 128
 LABEL, QUERY, QUERY_NAME = 1.3, 1.2, 0.36
 NAME_SIZE, CHARACTERS = 6.5, 14
@@ -26,11 +26,12 @@ QUERIES, NEIGHBOURS, EVERY_NTH_FAILS = 6, 8, 3
 
 
 def choose_queries(labels: np.ndarray, right: np.ndarray, count: int) -> np.ndarray:
-    """Positions of queries, evenly spread over the classes; every third is one whose nearest neighbour is wrong.
+    """Positions of queries, evenly spread over the classes; every third has a wrong nearest neighbour.
 
-    ``right`` says of each image whether its nearest neighbour has its class. The classes are cut into ``count``
-    blocks; each gives the image nearest to its middle that is of the wanted kind, or, if it has none, of the other.
-    Classes of one image are no queries: nothing could be found for them.
+    ``right`` tells for each image whether its nearest neighbour has the same class. The classes are divided into
+    ``count`` blocks. Each block gives the image closest to its middle that has a correct neighbour (in every third
+    block, a wrong one) or, if no image fits, the image in the middle. Classes with one image are left out, because they
+    have no correct neighbour.
     """
     classes, counts = np.unique(labels, return_counts=True)
     blocks = np.array_split(classes[counts > 1], count)
@@ -55,12 +56,12 @@ def draw(
     png: str | Path,
     svg: str | Path,
 ) -> Drawing:
-    """Each query with one row of nearest neighbours a method, so that a reader sees what training changed.
+    """Each query with one row of nearest neighbours per method, to show what training changed.
 
-    ``image(position)`` gives an RGB array, ``labels`` the class of each position, ``neighbours`` for each method's
-    label an array (query, rank) of positions; -1 where there is no neighbour.
+    ``image(position)`` returns an RGB array and ``labels`` has the class of each position. ``neighbours`` maps each
+    method's label to an array (query, rank) of positions, with -1 for a missing neighbour.
     """
-    ranks = max(found.shape[1] for found in neighbours.values())
+    ranks = max(nearest.shape[1] for nearest in neighbours.values())
     row = TILE + NAME
     block = max(len(neighbours) * row, QUERY + QUERY_NAME)
     left = MARGIN + QUERY + GAP + LABEL
@@ -78,12 +79,12 @@ def draw(
             if number:
                 axis.plot([MARGIN, width - MARGIN], [y - GAP / 2 - 0.04] * 2, color="#dddddd", lw=0.8)
             _query(axis, image(int(query)), names.get(int(labels[query]), ""), y, len(neighbours) * row - NAME)
-            for line, (method, found) in enumerate(neighbours.items()):
-                own = y + line * row
-                _method(axis, method, MARGIN + QUERY + GAP, own, found[number], labels, labels[query])
-                for rank, position in enumerate(found[number]):
+            for line, (method, nearest) in enumerate(neighbours.items()):
+                row_top = y + line * row
+                _method(axis, method, MARGIN + QUERY + GAP, row_top, nearest[number], labels, labels[query])
+                for rank, position in enumerate(nearest[number]):
                     if position >= 0:
-                        corner = (left + rank * (TILE + GAP), own)
+                        corner = (left + rank * (TILE + GAP), row_top)
                         right = bool(labels[position] == labels[query])
                         _neighbour(axis, image(int(position)), corner, right, names.get(int(labels[position]), ""))
         return save(figure, png, svg)
@@ -116,13 +117,13 @@ def _query(axis: Axes, picture: np.ndarray, name: str, y: float, span: float) ->
     )
 
 
-def _method(axis: Axes, method: str, x: float, y: float, found: np.ndarray, labels: np.ndarray, own: int) -> None:
-    """The method's label and how many of those shown are right."""
-    shown = found[found >= 0]
-    hits = int((labels[shown] == own).sum())
+def _method(axis: Axes, method: str, x: float, y: float, nearest: np.ndarray, labels: np.ndarray, query: int) -> None:
+    """Write the method's label and how many of its neighbours are correct; ``query`` is the query's class."""
+    shown = nearest[nearest >= 0]
+    hits = int((labels[shown] == query).sum())
     lines = textwrap.wrap(method, 16, max_lines=3, placeholder="…", break_on_hyphens=False)
     axis.text(x, y + TILE / 2 - 0.03, "\n".join(lines), fontsize=9, fontweight="bold", va="bottom", linespacing=1.1)
-    axis.text(x, y + TILE / 2 + 0.06, f"{hits} of {len(shown)} right", fontsize=8, color=GREY, va="top")
+    axis.text(x, y + TILE / 2 + 0.06, f"{hits} of {len(shown)} correct", fontsize=8, color=GREY, va="top")
 
 
 def _neighbour(axis: Axes, picture: np.ndarray, corner: tuple[float, float], right: bool, name: str) -> None:
@@ -149,7 +150,7 @@ def _neighbour(axis: Axes, picture: np.ndarray, corner: tuple[float, float], rig
 
 
 def _picture(axis: Axes, picture: np.ndarray, corner: tuple[float, float], size: float) -> None:
-    """An image inside a square, never stretched; large ones are reduced first to keep the files small."""
+    """Draw an image inside a square without stretching it; large images are reduced to keep the files small."""
     from PIL import Image
 
     shrunk = Image.fromarray(picture)
@@ -168,7 +169,7 @@ def _picture(axis: Axes, picture: np.ndarray, corner: tuple[float, float], size:
 
 
 def _nearest(vectors: np.ndarray, rows: np.ndarray, queries: int, count: int) -> np.ndarray:
-    """Which rows are nearest: of the gallery behind the first ``queries`` rows, or if there is none, of all others."""
+    """The nearest ``count`` rows: from the gallery (after the first ``queries`` rows), else from all other rows."""
     if queries < len(vectors):
         return queries + Search(vectors[queries:]).nearest(vectors[rows], count)
     search = Search(vectors)
@@ -178,13 +179,13 @@ def _nearest(vectors: np.ndarray, rows: np.ndarray, queries: int, count: int) ->
 
 
 class Gallery(Figure):
-    name, title, place = "gallery", "What is retrieved", 100
+    name, title, place = "gallery", "Retrieved images", 100
     caption = (
-        "What is found for six test images of {dataset}: their nearest neighbours under the trained method with the "
-        "highest value in the table and, where the study has a row that is not trained, before training. A solid frame "
-        "with a check mark is an image of the query's class, a dashed frame with a cross one of another class. Queries "
-        "are spread evenly over the classes, and every third is chosen among those whose nearest neighbour is still "
-        "wrong after training, so the gallery shows mistakes more often than they happen."
+        "The nearest neighbours of six test images of {dataset} under the best trained method in the table and, if the "
+        "study has an untrained row, before training. A solid frame with a check mark is an image of the query's "
+        "class, a dashed frame with a cross an image of another class. The queries are spread evenly over the classes. "
+        "Every third query is one whose nearest neighbour is still wrong after training, so the gallery shows mistakes "
+        "more often than they occur."
     )
     needs = ("evaluations", "embeddings", "index", "split", "pack")
 
@@ -193,15 +194,18 @@ class Gallery(Figure):
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         shown = inputs.shown(with_gallery=True)
-        asking = np.arange(inputs.queries)
+        candidates = np.arange(inputs.queries)
         last = list(shown.embeddings.values())[-1]
-        right = shown.labels[_nearest(last, asking, len(asking), 1)[:, 0]] == shown.labels[asking]
-        queries = choose_queries(shown.labels[asking], right, QUERIES)
+        right = shown.labels[_nearest(last, candidates, len(candidates), 1)[:, 0]] == shown.labels[candidates]
+        queries = choose_queries(shown.labels[candidates], right, QUERIES)
         return draw(
             lambda position: np.asarray(inputs.pack.image(int(shown.images[position]))),
             shown.labels,
             queries,
-            {label: _nearest(own, queries, len(asking), NEIGHBOURS) for label, own in shown.embeddings.items()},
+            {
+                label: _nearest(vectors, queries, len(candidates), NEIGHBOURS)
+                for label, vectors in shown.embeddings.items()
+            },
             names=shown.names,
             png=png,
             svg=svg,

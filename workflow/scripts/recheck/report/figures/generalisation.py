@@ -1,4 +1,4 @@
-"""How well unseen images are retrieved against training images: what a method learns, and what it learns by heart."""
+"""Retrieval of unseen images against retrieval of training images, which shows how much a method memorises."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from recheck.report.style import GREY, legend_line, line_of, note, save, styled
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Published, Series
 
-# More curves than this in one panel, and only the ends are named by their values.
+# With more curves than this, only the end points of each curve are labelled.
 NAMED_POINTS = 2
-# About so many marks along a curve tell methods apart without colour.
+# Approximate number of marks per curve; they distinguish methods without colour.
 MARKS = 6
 
 
 def path_of(histories: DataFrame, method: str, columns: Sequence[str]) -> DataFrame:
-    """The means over a method's runs at every epoch that all of them were evaluated at, as percent."""
+    """The means over a method's runs, in percent, at every epoch for which all runs were evaluated."""
     runs = histories[histories["method"] == method].dropna(subset=list(columns))
     epochs = runs.groupby("epoch")[list(columns)].agg("mean")
     count = runs.groupby("epoch").size()
@@ -31,7 +31,7 @@ def path_of(histories: DataFrame, method: str, columns: Sequence[str]) -> DataFr
 
 
 def end_of(histories: DataFrame, method: str, columns: Sequence[str]) -> Series | None:
-    """The mean over a method's runs of the last epoch that each was evaluated at, as percent."""
+    """The mean over a method's runs, in percent, at the last evaluated epoch of each run."""
     runs = histories[histories["method"] == method].dropna(subset=list(columns)).sort_values("epoch")
     return None if runs.empty else 100 * runs.groupby(["seed", "fold"])[list(columns)].last().mean()
 
@@ -48,15 +48,15 @@ def draw(
     published: Mapping[str, tuple[float, float]] | None = None,
     read_off: bool = False,
 ) -> Drawing:
-    """A curve a method over its epochs, or, with ``values`` (label -> [(value, row)]), over the values of a setting.
+    """One curve per method over its epochs or, with ``values`` (label → [(value, row)]), over the values of a setting.
 
-    ``columns`` are the history's, of the training images and of others. ``published`` has the same two of a row's last
-    epoch, in percent; ``read_off`` says that they were read off a plot.
+    ``columns`` are the history columns for training images and for other images. ``published`` has both values of a
+    row's last epoch, in percent; ``read_off`` means that they were read off a plot.
     """
     published = published or {}
     measured = columns and set(columns) <= set(histories) and not histories[list(columns)].dropna().empty
     if not columns or not (measured or published):
-        return note("No run was evaluated on its training images, so there is nothing to compare with.", png, svg)
+        return note("No comparison: no run was evaluated on its training images.", png, svg)
     if not measured:
         histories = histories.reindex(columns=["method", "seed", "fold", "epoch", *columns])
     with styled() as plt:
@@ -72,7 +72,7 @@ def draw(
             label = "published, read off a plot" if read_off else "published"
             handles.append(legend_line(color=GREY, marker="o", mfc="white", ls="", ms=7, label=label))
         if not measured:
-            figure.suptitle("Published values, quoted: nothing was measured here", fontsize=11, fontweight="bold")
+            figure.suptitle("Published values only: nothing was measured here", fontsize=11, fontweight="bold")
         role, metric = columns[1].split("_", 1)
         axis.set(xlabel=f"{metric} on training images (%)", ylabel=f"{metric} on {_NAMES.get(role, role)} images (%)")
         axis.margins(0.06)
@@ -90,7 +90,7 @@ def _over_epochs(
     labels: Mapping[str, str],
     published: Mapping[str, tuple[float, float]],
 ) -> list[Line2D]:
-    """Curves with a star at the end, hollow marks for what was published, and what the legend says of each method."""
+    """Draw curves that end in a star, and hollow marks for published values; return the legend entries."""
     paths = {method: path_of(histories, method, columns) for method in labels}
     drawn = [method for method in labels if len(paths[method]) or method in published]
     handles = []
@@ -114,7 +114,7 @@ def _over_values(
     values: Mapping[str, Sequence[tuple[float, str]]],
     published: Mapping[str, tuple[float, float]],
 ) -> list[Line2D]:
-    """Lines from value to value, filled marks for what was measured and hollow ones for what was published."""
+    """Draw lines from value to value, with filled marks (measured) or hollow marks (published); return the legend."""
     measured = {label: _ends(histories, points, columns) for label, points in values.items()}
     quoted = {
         label: [(value, published[row]) for value, row in sorted(points) if row in published]
@@ -145,7 +145,7 @@ def _ends(
 def _published_ends(
     documents: Iterable[Published], rows: Iterable[str], columns: Sequence[str]
 ) -> dict[str, tuple[float, ...]]:
-    """What was published of the last epoch's training and other images, where both are."""
+    """The published values of the last epoch on training images and on other images, for rows that have both."""
     metrics = columns[0], columns[1].split("_", 1)[1]
     ends_of: dict[str, tuple[float, ...]] = {}
     for document, row in product(documents, rows):
@@ -156,19 +156,18 @@ def _published_ends(
 
 
 def _is_quoted(facts: Facts, metric: str) -> bool:
-    """Whether a document has a value of a metric."""
+    """Whether any document has a value of this metric."""
     rows = [views for document in facts["published"] for views in document["values"].values()]
     return any(metric in metrics for views in rows for metrics in views.values())
 
 
 class Generalisation(Figure):
-    name, title, place = "generalisation", "Training images and unseen ones", 60
+    name, title, place = "generalisation", "Retrieval of training and unseen images", 60
     caption = (
-        "How well images of {dataset} are retrieved that were trained on (to the right) and that were not (upwards), "
-        "each a mean over seeds and folds. A curve is a method from its start to its last evaluated epoch, which the "
-        "star marks; where a study varies a setting, a curve has a point for each value, at the last evaluated epoch. "
-        "Hollow marks are published values of the end of training, quoted. Of two points at the same height, the one on"
-        " the left has learned less by heart."
+        "Retrieval of training images (horizontal) and of unseen images (vertical) of {dataset}, as means over seeds "
+        "and folds. A curve follows a method from its start to its last evaluated epoch, marked by a star. If the "
+        "study varies a setting, a curve has one point per value, at the last evaluated epoch. Hollow marks are "
+        "published values of the end of training. Of two points at the same height, the left one has memorised less."
     )
     needs = ("histories",)
 

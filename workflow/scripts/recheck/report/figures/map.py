@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
 
 IMAGES, CLASSES, TILE, LEGEND_COLUMNS = 2500, 11, 0.17, 4
-# Drawn in the map instead of dots when they are as small as icons; photographs reduced that much say nothing.
+# Images up to this size are drawn as icons in the map; photographs would be unrecognisable at icon size.
 ICON = 72
 
 
 def project(embeddings: np.ndarray, seed: int = 0) -> np.ndarray:
-    """The same two coordinates for the same embeddings: PCA to 50, then t-SNE started from PCA."""
+    """Two coordinates per embedding, deterministic: PCA to 50 dimensions, then t-SNE initialised with PCA."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
@@ -47,10 +47,10 @@ def draw(
     svg: str | Path,
     thumbnails: Mapping[int, np.ndarray] | None = None,
 ) -> Drawing:
-    """Test images in two dimensions, one panel an entry of ``embeddings`` (label -> array in the same order).
+    """Test images in two dimensions, with one panel per entry of ``embeddings`` (label → array in the same order).
 
-    The classes ``shown`` stand out by colour and marker; with ``thumbnails`` (position -> small image) their images
-    are drawn in place of markers, because a picture says more than a dot where it is small enough to be one.
+    The classes in ``shown`` stand out by colour and marker; with ``thumbnails`` (position → small image) their images
+    are drawn instead of markers.
     """
     with styled() as plt:
         legend = 0.34 * math.ceil((len(shown) + 1) / LEGEND_COLUMNS) + 0.1
@@ -66,7 +66,7 @@ def draw(
                     _stamp(axis, points[member], number, thumbnails and thumbnails[int(member)])
             axis.set_title(label)
             _frame_only(axis)
-            # Images do not count when matplotlib looks for limits.
+            # matplotlib ignores images when it computes the limits
             axis.update_datalim(points)
             axis.margins(0.05)
             axis.autoscale_view()
@@ -78,10 +78,10 @@ def draw(
 def highlighted_classes(
     class_labels: np.ndarray, groups: Mapping[int, str] | None = None, count: int = CLASSES
 ) -> list[int]:
-    """The classes that stand out in a map: of those with the usual number of images or more, evenly spread.
+    """The classes to highlight in a map: evenly spread over those with at least the median number of images.
 
-    With ``groups`` (label -> super-label) they are taken from one group after the other, so that no group crowds
-    the map with classes that look alike.
+    With ``groups`` (label → super-label), each group contributes about equally many classes, so that similar classes
+    of one group do not crowd the map.
     """
     classes, counts = np.unique(class_labels, return_counts=True)
     by_group: dict[str, list[int]] = {}
@@ -89,17 +89,17 @@ def highlighted_classes(
         by_group.setdefault((groups or {}).get(int(cls), ""), []).append(int(cls))
     members = [by_group[group] for group in sorted(by_group)]
     wanted = [len(range(number, count, len(members))) for number in range(len(members))]
-    return sorted(cls for own, many in zip(members, wanted, strict=True) for cls in _spread(own, many))
+    return sorted(cls for group, number in zip(members, wanted, strict=True) for cls in _spread(group, number))
 
 
 def _spread(values: list[int], count: int) -> list[int]:
-    """So many of the values, from the middles of equal parts."""
+    """``count`` of the values, from the middles of equal parts."""
     count = min(count, len(values))
     return [values[int((number + 0.5) * len(values) / count)] for number in range(count)]
 
 
 def _stamp(axis: Axes, at: np.ndarray, number: int, thumbnail: np.ndarray | None, size: float = TILE) -> None:
-    """A class's image in its frame, or its marker."""
+    """Draw a class's image in its frame, or its marker."""
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
     colour = COLOURS[number % len(COLOURS)]
@@ -124,7 +124,7 @@ def _class_legend(
     names: Mapping[int, str],
     thumbnails: Mapping[int, np.ndarray] | None,
 ) -> None:
-    """What each frame or marker stands for, with an image of the class where the map has images."""
+    """Draw the legend of frames or markers, with an image of each class if the map has images."""
     rows = math.ceil((len(shown) + 1) / LEGEND_COLUMNS)
     axis.set(xlim=(0, LEGEND_COLUMNS), ylim=(rows - 0.5, -0.5))
     axis.axis("off")
@@ -151,10 +151,10 @@ def _frame_only(axis: Axes) -> None:
 class Map(Figure):
     name, title, place = "map", "Map of the test embeddings", 140
     caption = (
-        "Test images of {dataset} laid out in two dimensions by t-SNE of their concatenated embeddings under the "
-        "trained method with the highest value in the table and, where the study has a row that is not trained, before "
-        "training. Images with the same frame or marker are of the same class; where they lie together, the embedding "
-        "recognises the class. Distances between far groups mean little in such a map."
+        "Test images of {dataset} in two dimensions: t-SNE of their concatenated embeddings under the best trained "
+        "method in the table and, if the study has an untrained row, before training. Images with the same frame or "
+        "marker are of the same class; where they lie together, the embedding recognises the class. Distances between "
+        "distant groups mean little in such a map."
     )
     needs = ("evaluations", "embeddings", "index", "split", "pack")
 
@@ -163,13 +163,13 @@ class Map(Figure):
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         shown = inputs.shown()
-        part = spread_classes(shown.labels, IMAGES)
-        images, labels = shown.images[part], shown.labels[part]
+        subset = spread_classes(shown.labels, IMAGES)
+        images, labels = shown.images[subset], shown.labels[subset]
         chosen = highlighted_classes(labels, shown.groups)
         pictures = {int(at): inputs.pack.image(int(images[at])) for at in np.flatnonzero(np.isin(labels, chosen))}
         icons = all(max(picture.shape[:2]) <= ICON for picture in pictures.values())
         return draw(
-            {label: vectors[part] for label, vectors in shown.embeddings.items()},
+            {label: vectors[subset] for label, vectors in shown.embeddings.items()},
             labels,
             shown=chosen,
             names=shown.names,

@@ -17,10 +17,10 @@ from recheck.report.style import GREY, VIEW_STYLES, legend_line, save, striped, 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Published, Series
 
-# Of percent, with room for a mark.
+# The upper limit of percentages, with room for a mark.
 MOST = 100.4
-# What a figure of queries has panels for, of the many columns of their table.
-ASKED = ("R@1", "F1", "precision", "recall")
+# The metrics shown for query views, whose tables have too many columns for one figure.
+QUERY_METRICS = ("R@1", "F1", "precision", "recall")
 
 
 def draw(
@@ -35,15 +35,14 @@ def draw(
     reference: str | None = None,
     quoted: Sequence[Published] = (),
 ) -> Drawing:
-    """One panel a metric that has any value, one line a method: every view with its interval, its folds, and the
-    published value."""
+    """One panel per metric with any value, one line per method: each view with interval, folds and published value."""
     from matplotlib.ticker import MaxNLocator
 
     methods = list(labels)
     rows = list(product(quoted, methods, views))
     known = {metric: [document.value(*row, metric) for document, *row in rows] for metric in metrics}
-    there = [own for own in metrics if (summary["metric"] == own).any() or not np.isnan(known[own]).all()]
-    metrics = there or metrics
+    with_values = [name for name in metrics if (summary["metric"] == name).any() or not np.isnan(known[name]).all()]
+    metrics = with_values or metrics
     with styled() as plt:
         figure, axes = plt.subplots(
             1,
@@ -56,16 +55,16 @@ def draw(
         kinds: set[str] = set()
         for axis, metric in zip(axes[0], metrics, strict=True):
             for number, view in enumerate(views):
-                part = summary[(summary["view"] == view) & (summary["metric"] == metric)].set_index("method")
-                own = folds[(folds["view"] == view) & (folds["metric"] == metric)]
-                if reference in part.index:
-                    axis.axvline(100 * part.loc[reference, "mean"], alpha=0.75, zorder=1, **_reference_line(number))
+                means = summary[(summary["view"] == view) & (summary["metric"] == metric)].set_index("method")
+                singles = folds[(folds["view"] == view) & (folds["metric"] == metric)]
+                if reference in means.index:
+                    axis.axvline(100 * means.loc[reference, "mean"], alpha=0.75, zorder=1, **_reference_line(number))
                 for row, method in enumerate(methods):
                     kinds |= _marks(
                         axis,
                         row + (number - (len(views) - 1) / 2) * 0.34,
-                        part.loc[method] if method in part.index else None,
-                        own.loc[own["method"] == method, "value"],
+                        means.loc[method] if method in means.index else None,
+                        singles.loc[singles["method"] == method, "value"],
                         [document.value(method, view, metric) for document in quoted],
                         VIEW_STYLES[number],
                     )
@@ -78,7 +77,7 @@ def draw(
         named = labels.get(reference) if reference in set(summary["method"]) else None
         handles = _view_handles(views, summary, named)
         if summary.empty and quoted:
-            figure.suptitle("Published values, quoted: nothing was measured here", fontsize=11, fontweight="bold")
+            figure.suptitle("Published values only: nothing was measured here", fontsize=11, fontweight="bold")
             for handle in handles:
                 handle.set(markerfacecolor="white", markeredgewidth=1.2)
         else:
@@ -90,9 +89,9 @@ def draw(
 def _marks(
     axis: Axes, y: float, row: Series | None, folds: Series, quotes: Sequence[float], style: Mapping[str, str]
 ) -> set[str]:
-    """A view of a method on one metric; returns which kinds of marks it took, for the legend.
+    """Draw a view of a method on one metric; return the kinds of marks used, for the legend.
 
-    Single folds are shown where there is no interval to tell how much a value varies.
+    Single folds show how much a value varies if there is no interval.
     """
     kinds = set()
     for quote in dict.fromkeys(value for value in quotes if not math.isnan(value)):
@@ -103,7 +102,7 @@ def _marks(
     mean, half = 100 * row["mean"], 100 * row["interval"]
     if not math.isnan(half):
         kinds.add("interval")
-        # a share can't be outside 0–100 %, however wide the interval of few seeds is
+        # clipped to 0–100 %, because the interval of few seeds may be wider
         inside = [[min(half, mean)], [min(half, 100 - mean)]]
         axis.errorbar(mean, y, xerr=inside, color=style["color"], capsize=3, lw=1.3, zorder=2)
     elif len(folds) > 1:
@@ -139,24 +138,23 @@ def _view_handles(views: Sequence[str], summary: DataFrame, reference: str | Non
 
 
 def view_label(view: str, summary: DataFrame) -> str:
-    """The view with its dimension, where all methods have the same."""
+    """The view's title, with the dimension if all methods have the same."""
     dims = summary.loc[summary["view"] == view, "dim"].dropna().unique()
     return f"{view_title(view)}, {int(dims[0])}-d" if len(dims) == 1 else view_title(view)
 
 
 def _drawn(facts: Facts) -> Sequence[str]:
-    """The columns of the table; of queries, which have many, those that say most."""
-    asked = facts["views"][0] in QUERY_VIEWS
-    return [name for name in facts["metrics"] if name in ASKED] if asked else facts["metrics"]
+    """The metrics of the table; for query views only ``QUERY_METRICS``."""
+    has_queries = facts["views"][0] in QUERY_VIEWS
+    return [name for name in facts["metrics"] if name in QUERY_METRICS] if has_queries else facts["metrics"]
 
 
 class Metrics(Figure):
     name, title, place = "metrics", "Metrics by method", 20
     caption = (
-        "Metrics by method on {dataset}. Circles are the first view that the legend names, squares the second; small "
-        "dots are single folds, where a view is their mean. Filled marks were measured here, hollow ones are published "
-        "values, quoted. Whiskers, with two or more seeds, are 95 % t-intervals; the vertical lines mark the untrained "
-        "model."
+        "Metrics by method on {dataset}. Circles are the first view in the legend, squares the second; if a view is a "
+        "mean over folds, small dots are the single folds. Filled marks were measured here, hollow marks are published "
+        "values. Whiskers are 95 % t-intervals, for two or more seeds. The vertical lines mark the untrained model."
     )
     needs = ("evaluations",)
 

@@ -1,4 +1,4 @@
-"""Our order of the methods against the published one, with the ranks that the intervals over seeds leave open."""
+"""Our ranking of the methods against the published one, with the ranks that are possible within the intervals."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from recheck.report.style import FAINT, GREY, INK, VIEW_STYLES, legend_line, not
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
 
-# Fewer say nothing about an order.
+# The smallest number of methods for which a ranking is informative.
 FEWEST = 3
-# Of all moves, so many of the largest stand out; a move of one place never does.
+# Number of moves to emphasise, the largest ones, and the smallest move that is emphasised.
 EMPHASISED, SMALLEST_MOVE = 4, 2
 
 
 def ranked(values: Sequence[float]) -> np.ndarray:
-    """Rank 1 for the highest. Values that read the same share the best of their ranks: 1, 2, 2, 4."""
+    """The ranks, 1 for the highest value. Values that are printed the same share the best rank: 1, 2, 2, 4."""
     import pandas as pd
 
     return pd.Series(np.asarray(values, float)).round(2).rank(method="min", ascending=False).to_numpy(int)
 
 
 def open_ranks(means: Sequence[float], intervals: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """The best and the worst rank of each: only a method whose interval lies apart is surely above or below it."""
+    """The best and the worst possible rank of each method: methods can swap places unless their intervals are apart."""
     means, half = np.asarray(means, float), np.nan_to_num(np.asarray(intervals, float))
     low, high = means - half, means + half
     above = (low[None, :] > high[:, None]).sum(axis=1)
@@ -39,17 +39,17 @@ def open_ranks(means: Sequence[float], intervals: Sequence[float]) -> tuple[np.n
 
 
 def ranking(table: DataFrame, view: str, metric: str) -> DataFrame:
-    """The methods that were both measured and published, in the published order.
+    """The methods with a measured and a published value, in the published order.
 
-    ``table`` is the frame of a table; the columns are label, published, ours (ranks), best, worst (of ours), move
-    (places gained) and emphasised.
+    ``table`` is the frame of a table. The columns are label, published and ours (ranks), best and worst (possible ranks
+    of ours), move (places gained) and emphasised.
     """
     import pandas as pd
 
     rows = table[(table["view"] == view) & (table["metric"] == metric)].dropna(subset=["mean", "published"])
     best, worst = open_ranks(rows["mean"], rows["interval"])
     unknown = rows["interval"].isna().to_numpy()
-    found = pd.DataFrame(
+    ranks = pd.DataFrame(
         {
             "label": rows["label"].to_numpy(),
             "published": ranked(rows["published"]),
@@ -58,14 +58,14 @@ def ranking(table: DataFrame, view: str, metric: str) -> DataFrame:
             "worst": np.where(unknown, np.nan, worst),
         }
     )
-    found["move"] = found["published"] - found["ours"]
-    moves = found["move"].abs()
-    found["emphasised"] = moves >= max(SMALLEST_MOVE, moves.nlargest(EMPHASISED).min()) if len(found) else False
-    return found.sort_values(["published", "ours"], kind="stable", ignore_index=True)
+    ranks["move"] = ranks["published"] - ranks["ours"]
+    moves = ranks["move"].abs()
+    ranks["emphasised"] = moves >= max(SMALLEST_MOVE, moves.nlargest(EMPHASISED).min()) if len(ranks) else False
+    return ranks.sort_values(["published", "ours"], kind="stable", ignore_index=True)
 
 
 def agreement(table: DataFrame, view: str, metric: str) -> str:
-    """How alike the two orders are, in words for a title: Spearman's correlation of the values as printed."""
+    """Spearman's correlation of the measured and published values, as printed, as text for a title."""
     rows = table[(table["view"] == view) & (table["metric"] == metric)].dropna(subset=["mean", "published"])
     ours, published = rows["mean"].round(2), rows["published"].round(2)
     if ours.nunique() < 2 or published.nunique() < 2:
@@ -81,11 +81,11 @@ def draw(
     png: str | Path,
     svg: str | Path,
 ) -> Drawing:
-    """One panel a view (``views`` maps them to titles), one line a method: its published rank, and its rank here."""
+    """One panel per view (``views``: view → title), one line per method: its published rank and its rank here."""
     shown = {view: ranking(table, view, metric) for view in views}
     shown = {view: rows for view, rows in shown.items() if len(rows) >= FEWEST}
     if not shown:
-        return note(f"Ranks need {FEWEST} or more methods with a measured and a published {metric}.", png, svg)
+        return note(f"No ranks: {FEWEST} or more methods need a measured and a published {metric}.", png, svg)
     most = max(map(len, shown.values()))
     with styled() as plt:
         figure, axes = plt.subplots(
@@ -105,7 +105,7 @@ def draw(
             legend_line(ms=6, label="our rank", **grey),
         ]
         if any(rows["best"].notna().any() for rows in shown.values()):
-            handles.append(legend_line(color=FAINT, lw=6, label="ranks that its 95 % interval leaves open"))
+            handles.append(legend_line(color=FAINT, lw=6, label="possible ranks within the 95 % interval"))
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         return save(figure, png, svg)
 
@@ -131,13 +131,13 @@ def _panel(axis: Axes, rows: DataFrame, style: Mapping[str, str]) -> None:
 
 
 class Ranks(Figure):
-    name, title, place = "ranks", "Our order and the published one", 50
+    name, title, place = "ranks", "Our ranking and the published ranking", 50
     caption = (
-        "The methods on {dataset} in the published order, best first: the hollow mark is a method's published rank, the"
-        " filled one its rank here, and on the right stands how many places it rose or fell; the largest moves are in "
-        "bold. Equal values share a rank. The grey bar, with two or more seeds, covers the ranks that a method's 95 % "
-        "interval leaves open: only a method whose interval lies apart is surely above or below it. A published mark "
-        "inside the bar does not contradict ours."
+        "The methods on {dataset} in the published order, best first. The hollow mark is a method's published rank, "
+        "the filled mark its rank here; the number on the right is how many places it rose or fell, with the largest "
+        "moves in bold. Equal values share a rank. For two or more seeds, the grey bar covers the ranks that are "
+        "possible within the 95 % intervals: two methods can swap places unless their intervals are separate. A "
+        "published rank inside the bar does not contradict ours."
     )
     needs = ("evaluations",)
 

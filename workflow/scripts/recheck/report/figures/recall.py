@@ -1,4 +1,4 @@
-"""Recall@k over k."""
+"""Recall@k against k."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def draw(
     svg: str | Path,
     reference: str | None = None,
 ) -> Drawing:
-    """How often a right image is among the first k, for each view, with its interval where there are several seeds."""
+    """One panel per view and one line per method: recall@k against k, with intervals for several seeds."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    part = summary[summary["metric"].str.fullmatch(r"R@\d+").fillna(False)]
-    part = part.assign(k=part["metric"].str.removeprefix("R@").astype(int)).sort_values("k")
-    ranks = sorted(part["k"].unique())
+    recalls = summary[summary["metric"].str.fullmatch(r"R@\d+").fillna(False)]
+    recalls = recalls.assign(k=recalls["metric"].str.removeprefix("R@").astype(int)).sort_values("k")
+    ranks = sorted(recalls["k"].unique())
     if len(ranks) < 2:
-        return note("A recall curve needs two or more R@k among the study's metrics.", png, svg)
+        return note("No recall curves: the study needs two or more R@k metrics.", png, svg)
     with styled() as plt:
         figure, axes = plt.subplots(
             1, len(views), figsize=(2.2 + 3.9 * len(views), 4.1), sharey=True, squeeze=False, layout="constrained"
         )
         handles = {}
-        coloured = _most_telling(part, [method for method in labels if method != reference], views[0])
+        coloured = _highest(recalls, [method for method in labels if method != reference], views[0])
         for axis, view in zip(axes[0], views, strict=True):
             for method, label in labels.items():
                 if method == reference:
@@ -47,13 +47,13 @@ def draw(
                     look = {**series(coloured.index(method)), "lw": 1.6, "ms": 5}
                 else:
                     look = {"color": FAINT, "marker": "", "linestyle": "-", "lw": 1.2, "zorder": 1}
-                handles[method] = _recall_line(axis, part, view, method, label, look)
+                handles[method] = _recall_line(axis, recalls, view, method, label, look)
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_locator(FixedLocator(ranks))
             axis.xaxis.set_minor_locator(NullLocator())
             axis.xaxis.set_major_formatter(plain)
-            axis.set_xlabel("k (nearest neighbours looked at)")
-            axis.set_title(view_label(view, part))
+            axis.set_xlabel("k (number of nearest neighbours)")
+            axis.set_title(view_label(view, recalls))
         axes[0, 0].set_ylabel("recall@k (%)")
         named = [handle for method, handle in handles.items() if method == reference or method in coloured]
         if len(named) < len(labels):
@@ -63,17 +63,17 @@ def draw(
         return save(figure, png, svg)
 
 
-def _most_telling(part: DataFrame, methods: list[str], view: str) -> list[str]:
-    """The methods to draw in colour, in their order: all, or, where lines would hide each other, the highest ones."""
+def _highest(recalls: DataFrame, methods: list[str], view: str) -> list[str]:
+    """The methods to draw in colour, in their order: all, or the highest if there are too many lines."""
     if len(methods) <= LINES:
         return methods
-    first = part[(part["view"] == view) & (part["k"] == part["k"].min()) & part["method"].isin(methods)]
+    first = recalls[(recalls["view"] == view) & (recalls["k"] == recalls["k"].min()) & recalls["method"].isin(methods)]
     best = set(first.sort_values("mean", ascending=False, kind="stable")["method"].head(LINES))
     return [method for method in methods if method in best]
 
 
-def _recall_line(axis: Axes, part: DataFrame, view: str, method: str, label: str, style: dict) -> Line2D:
-    rows = part[(part["view"] == view) & (part["method"] == method)]
+def _recall_line(axis: Axes, recalls: DataFrame, view: str, method: str, label: str, style: dict) -> Line2D:
+    rows = recalls[(recalls["view"] == view) & (recalls["method"] == method)]
     (line,) = axis.plot(rows["k"], 100 * rows["mean"], label=label, **style)
     half = 100 * rows["interval"].fillna(0)
     if half.any() and style["marker"]:
@@ -85,9 +85,9 @@ def _recall_line(axis: Axes, part: DataFrame, view: str, method: str, label: str
 class Recall(Figure):
     name, title, place = "recall", "Recall at k", 110
     caption = (
-        "Recall@k on {dataset}: the share of test images that have an image of their own class among their k nearest "
-        "neighbours. Where a study has many methods, the highest are coloured and the rest are grey. Bands, with two or"
-        " more seeds, are 95 % t-intervals."
+        "Recall@k on {dataset}: the share of test images with an image of their own class among their k nearest "
+        "neighbours. In a study of many methods, the highest are coloured and the rest are grey. Bands are 95 % "
+        "t-intervals, for two or more seeds."
     )
     needs = ("evaluations",)
 

@@ -1,4 +1,4 @@
-"""Whether a threshold can be relied on for every class, or only on average."""
+"""Reliability per class: whether a threshold works for every class or only on average."""
 
 from __future__ import annotations
 
@@ -15,65 +15,68 @@ from recheck.report.style import GREY, STRIPE, legend_line, note, save, styled
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs, Line2D
 
-PANELS_A_ROW, TITLE_WIDTH = 4, 26
+PANELS_PER_ROW, TITLE_WIDTH = 4, 26
 HEIGHTS = (1.35, 1.9)
-# Where a class stands on the axis of precisions that has none, because none of its queries is accepted.
+# Positions on the precision axis for classes without a precision, because none of their queries is accepted.
 NONE, LEFT, BORDER = -16.0, -23.0, -8.0
-# Areas of marks in square points: of a class where there is room for that, of the fullest mark, of the smallest.
-A_CLASS, FULLEST, SMALLEST = 12.0, 380.0, 5.0
+# Areas of marks in square points: per class (less if the largest mark would exceed its limit), largest and smallest.
+PER_CLASS, FULLEST, SMALLEST = 12.0, 380.0, 5.0
 
 
 def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | Path) -> Drawing:
-    """A pair of panels a method, over the precision that its classes have at the chosen threshold.
+    """One pair of panels per method, against the precision of its classes at the chosen threshold.
 
-    Above, the share of all classes with at least this precision; below, the share of a class's queries that are
-    accepted, a mark for all classes with the same two values. Classes of which nothing is accepted have no precision:
-    they stand at "none", and the curve above falls there by their share.
+    The upper panel shows the share of classes with at least this precision. The lower panel shows the accepted share
+    of a class's queries, with one mark for all classes with the same two values. Classes without accepted queries have
+    no precision: they are drawn at "none", where the upper curve falls by their share.
     """
     sets = measured(sets, labels)
     if not sets:
-        return note("No query was calibrated, so there is no class to draw.", png, svg)
+        return note("No classes: no queries were calibrated.", png, svg)
     classes = {
-        method: {name: class_reliability(one.labels, one.found, one.threshold) for name, one in own.items()}
-        for method, own in sets.items()
+        method: {
+            name: class_reliability(queries.labels, queries.found, queries.threshold)
+            for name, queries in by_name.items()
+        }
+        for method, by_name in sets.items()
     }
-    most = max(int(points(each)[2].max()) for own in classes.values() for each in own.values())
-    area = min(A_CLASS, FULLEST / most)
-    bands, columns = arranged(len(sets), PANELS_A_ROW)
+    most = max(int(points(each)[2].max()) for by_name in classes.values() for each in by_name.values())
+    area = min(PER_CLASS, FULLEST / most)
+    bands, columns = arranged(len(sets), PANELS_PER_ROW)
     with styled() as plt:
         size = (max(6.5, 0.9 + 2.6 * columns), 1.0 + (sum(HEIGHTS) + 0.7) * bands)
         figure = plt.figure(figsize=size, layout="constrained")
         grid = figure.add_gridspec(2 * bands, columns, height_ratios=HEIGHTS * bands)
-        for number, (method, own) in enumerate(classes.items()):
+        for number, (method, by_name) in enumerate(classes.items()):
             band, column = divmod(number, columns)
             lower = figure.add_subplot(grid[2 * band + 1, column])
             upper = figure.add_subplot(grid[2 * band, column], sharex=lower)
-            for name, each in own.items():
+            for name, each in by_name.items():
                 upper.plot(*curve(each), lw=1.6, label=name, drawstyle="steps-pre", **_line(name))
                 _marks(lower, each, name, area)
             _axes(upper, lower, column == 0)
             upper.set_title(wrapped(labels[method], TITLE_WIDTH), pad=27)
             place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            upper.annotate(without(own), (0.5, 1), (0, 3), fontsize=7.5, color=GREY, **place)
+            upper.annotate(without(by_name), (0.5, 1), (0, 3), fontsize=7.5, color=GREY, **place)
         figure.align_ylabels()
         figure.legend(handles=_handles(sets, area, most), loc="outside lower center", ncols=4)
         return save(figure, png, svg)
 
 
 def curve(classes: ClassReliability) -> tuple[np.ndarray, np.ndarray]:
-    """Precisions p (percent) and the share of all classes that have a precision of at least p (percent).
+    """Precisions p (percent) and the share of classes with a precision of at least p (percent).
 
-    Before them all classes, so that the first step down is of those without a precision.
+    The curve starts with all classes, so its first step down is the share of classes without a precision.
     """
-    there = classes.accepted > 0
-    own = 100 * classes.precision[there]
-    steps = np.unique([0, *own, 100])
-    shares = 100 * (own[None, :] >= steps[:, None]).sum(axis=1) / len(there)
+    has_precision = classes.accepted > 0
+    precision = 100 * classes.precision[has_precision]
+    steps = np.unique([0, *precision, 100])
+    shares = 100 * (precision[None, :] >= steps[:, None]).sum(axis=1) / len(has_precision)
     return np.array([LEFT, BORDER, *steps]), np.array([100, 100, *shares])
 
 
 def points(classes: ClassReliability) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision (or ``NONE``) and coverage, percent, once each, and how many classes have these."""
+    """The distinct pairs of precision (or ``NONE``) and coverage, in percent, and the number of classes of each."""
     precision = np.where(classes.accepted > 0, 100 * classes.precision, NONE)
     places, counts = np.unique(np.column_stack([precision, 100 * classes.coverage]), axis=0, return_counts=True)
     return places[:, 0], places[:, 1], counts
@@ -90,7 +93,7 @@ def _marks(axis: Axes, classes: ClassReliability, name: str, area: float) -> Non
 
 
 def _face(name: str) -> dict[str, object]:
-    """Seen marks are filled and unseen ones hollow, so that both are seen where they lie on each other."""
+    """Seen classes are filled and unseen ones hollow, so that both are visible where they overlap."""
     colour = LOOKS[name]["color"]
     if LOOKS[name]["ls"] == "-":
         return {"facecolor": colour, "edgecolor": "white", "alpha": 0.65, "linewidth": 0.4}
@@ -111,13 +114,13 @@ def _axes(upper: Axes, lower: Axes, first: bool) -> None:
     upper.tick_params(labelbottom=False)
     if first:
         upper.set_ylabel("classes with at least\nthis precision (%)")
-        lower.set_ylabel("queries of a class\nthat are accepted (%)")
+        lower.set_ylabel("accepted queries\nof a class (%)")
 
 
-def without(own: Mapping[str, ClassReliability]) -> str:
-    """How many classes have no precision, in words."""
-    counts = {name: f"{(each.accepted == 0).sum():,} of {len(each.label):,}" for name, each in own.items()}
-    return "classes with no query accepted:\n" + ", ".join(
+def without(sets: Mapping[str, ClassReliability]) -> str:
+    """The number of classes without accepted queries, as text."""
+    counts = {name: f"{(each.accepted == 0).sum():,} of {len(each.label):,}" for name, each in sets.items()}
+    return "classes without accepted queries:\n" + ", ".join(
         f"{name.split('_')[0]} {text}" for name, text in counts.items()
     )
 
@@ -133,15 +136,16 @@ def _handles(sets: Sets, area: float, most: int) -> list[Line2D]:
 
 
 class Reliability(QueryFigure):
-    name, title, place = "reliability", "How far each class can be relied on", 90
+    name, title, place = "reliability", "Reliability per class", 90
     caption = (
-        "Whether the chosen threshold can be relied on for every class of {dataset}, or only on average, with the first"
-        " seed. Above: the share of classes whose accepted matches are right at least so often; the higher the line "
-        "stays to the right, the better. Below: each class by its precision and by the share of its queries that are "
-        "accepted; a larger mark is more classes with the same two values. Filled circles and solid lines are classes "
-        "that were trained on, hollow squares and dashed lines are others. A class of which no query is accepted has no"
-        " precision: it stands at “none”, and the curve falls there by the share of such classes. Marks at the upper "
-        "left are the dangerous ones: accepted, and wrong."
+        "Whether the chosen threshold is reliable for every class of {dataset} or only on average, with the first "
+        "seed. The precision of a class is the share of its accepted matches that are correct. Upper panel: the share "
+        "of classes with at least this precision; a line that stays high to the right is better. Lower panel: the "
+        "precision of each class against the share of its queries that are accepted; a larger mark stands for more "
+        "classes with the same two values. Filled circles and solid lines are seen classes (used in training), hollow "
+        "squares and dashed lines are unseen classes. A class without accepted queries has no precision: it is drawn "
+        "at “none”, where the curve falls by the share of such classes. Marks at the upper left are the dangerous "
+        "ones: accepted but wrong."
     )
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:

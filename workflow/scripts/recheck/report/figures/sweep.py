@@ -1,4 +1,4 @@
-"""One setting varied: a line a method over its values, measured here and published."""
+"""The effect of one setting: one line per method over its values, measured here and published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recheck.report.style import GREY, legend_line, line_of, note, plain, save, 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Series
 
-# Values that lie this many times apart are drawn to a logarithmic scale.
+# If the largest value is at least this many times the smallest, the axis is logarithmic.
 LOGARITHMIC = 8
 DASHED, DOTTED = (0, (5, 2)), (0, (1.2, 1.6))
 
@@ -30,26 +30,26 @@ def draw(
     png: str | Path,
     svg: str | Path,
 ) -> Drawing:
-    """One panel a view that has any value; ``values`` are the (value, row) of each method, by its label.
+    """One panel per view with any value; ``values`` maps each method's label to its (value, row) pairs.
 
-    ``table`` is the frame of a table; a published value is that of the first document which has one.
+    ``table`` is the frame of a table; its published values are from the first document that has them.
     """
     table = table[
-        (table["metric"] == metric) & table["method"].isin([row for own in values.values() for _, row in own])
+        (table["metric"] == metric) & table["method"].isin([row for points in values.values() for _, row in points])
     ]
     table = table[table["mean"].notna() | table["published"].notna()]
     shown = [view for view in views if (table["view"] == view).any()]
     if not shown:
-        return note("There is no value of a varied setting to draw.", png, svg)
-    ticks = sorted({value for own in values.values() for value, _ in own})
+        return note("No sweep: no value was measured or published.", png, svg)
+    ticks = sorted({value for points in values.values() for value, _ in points})
     with styled() as plt:
         size = (2.6 + 4.4 * len(shown), 4.6)
         figure, axes = plt.subplots(1, len(shown), figsize=size, sharey=True, squeeze=False, layout="constrained")
         for axis, view in zip(axes[0], shown, strict=True):
-            own = table[table["view"] == view].set_index("method")
+            rows = table[table["view"] == view].set_index("method")
             for number, points in enumerate(values.values()):
-                _measured(axis, own, points, line_of(number))
-                _published(axis, own, points, line_of(number))
+                _measured(axis, rows, points, line_of(number))
+                _published(axis, rows, points, line_of(number))
             scale(axis, ticks)
             axis.set(title=view_title(view).capitalize(), xlabel=setting)
         axes[0, 0].set_ylabel(f"{metric} (%)")
@@ -61,13 +61,13 @@ def draw(
         ]
         figure.legend(handles=[*handles, *_kinds(table)], loc="outside right center")
         if table["mean"].isna().all():
-            title = "Published values, quoted: nothing was measured here"
+            title = "Published values only: nothing was measured here"
             figure.suptitle(title, fontsize=11, fontweight="bold")
         return save(figure, png, svg)
 
 
 def scale(axis: Axes, ticks: Sequence[float]) -> None:
-    """The values themselves as ticks, to a logarithmic scale where they lie far apart."""
+    """Put ticks at the values, on a logarithmic scale if they are far apart."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     if min(ticks) > 0 and max(ticks) >= LOGARITHMIC * min(ticks):
@@ -86,7 +86,7 @@ def _measured(axis: Axes, table: DataFrame, points: Sequence[tuple[float, str]],
     half = np.nan_to_num(np.array([row["interval"] for _, row in rows], float))
     axis.plot(x, means, ls="-", lw=1.7, ms=5.5, zorder=3, **look)
     if half.any():
-        # a share can't be outside 0–100 %, however wide the interval of few seeds is
+        # clipped to 0–100 %, because the interval of few seeds may be wider
         inside = [np.minimum(half, means), np.minimum(half, 100 - means)]
         axis.errorbar(x, means, yerr=inside, ls="", color=look["color"], capsize=2.5, lw=1.1, zorder=3)
 
@@ -101,13 +101,13 @@ def _published(axis: Axes, table: DataFrame, points: Sequence[tuple[float, str]]
 
 
 def _read_off(row: Series) -> bool:
-    """Whether the published value that is drawn was read off a plot."""
+    """Whether the published value in the figure was read off a plot."""
     first = next(number for number, value in enumerate(row["quotes"]) if not np.isnan(value))
     return row["approximate"][first]
 
 
 def _kinds(table: DataFrame) -> list[Line2D]:
-    """What the lines are: only those that are drawn."""
+    """Legend entries for the kinds of lines that are drawn."""
     handles = []
     if table["mean"].notna().any():
         handles.append(legend_line(color=GREY, lw=1.7, label="measured here"))
@@ -123,11 +123,11 @@ def _kinds(table: DataFrame) -> list[Line2D]:
 
 
 class Sweep(Figure):
-    name, title, place = "sweep", "What the setting changes", 40
+    name, title, place = "sweep", "Effect of the setting", 40
     caption = (
-        "What one setting changes on {dataset}: a colour and marker a method. Solid lines with filled marks were "
-        "measured here, with 95 % t-intervals where there are two or more seeds. Broken lines with hollow marks are "
-        "published values, quoted; those that were read off a plot are dotted, and as exact as that can be."
+        "The effect of one setting on {dataset}, with one colour and marker per method. Solid lines with filled marks "
+        "were measured here, with 95 % t-intervals for two or more seeds. Lines with hollow marks are published "
+        "values: dashed, or dotted if they were read off a plot and are therefore approximate."
     )
     needs = ("evaluations",)
 

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 against the distance up to which nearest neighbours are accepted, and the chosen one."""
+"""Precision, recall and F1 against the distance threshold, with the chosen threshold."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from recheck.report.style import BLUE, GREY, INK, ORANGE, legend_line, note, sav
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
 
-# Apart by lightness too, for those who see no colours.
+# The colours also differ in lightness, for readers who cannot distinguish them.
 RATES = {
     "precision": {"color": BLUE, "lw": 1.2},
     "recall": {"color": ORANGE, "lw": 1.2},
     "F1": {"color": INK, "lw": 1.7},
 }
-PANELS_A_ROW, TITLE_WIDTH, POINTS = 3, 32, 240
-# Above 100 % there is a line of text for each set of queries.
+PANELS_PER_ROW, TITLE_WIDTH, POINTS = 3, 32, 240
+# Above 100 % there is one line of text per query set.
 BOTTOM, TOP, FIRST_TEXT, NEXT_TEXT = -3, 142, 131, -16
 
 
 def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | Path) -> Drawing:
-    """One panel a method, all to one scale where distances are comparable.
+    """One panel per method, with one scale for all if their distances are comparable.
 
-    The curves are steps over all thresholds, whichever of them the calibration looked at.
+    The curves are steps over all possible thresholds, not only those that the calibration tried.
     """
     from matplotlib.ticker import MaxNLocator
 
     sets = measured(sets, labels)
     if not sets:
-        return note("No query was calibrated, so there is no threshold to draw.", png, svg)
+        return note("No thresholds: no queries were calibrated.", png, svg)
     spans, shared = limits(sets)
-    rows, columns = arranged(len(sets), PANELS_A_ROW)
+    rows, columns = arranged(len(sets), PANELS_PER_ROW)
     with styled() as plt:
         size = (max(6.5, 0.8 + 3.1 * columns), 0.9 + 2.5 * rows)
         figure, axes = plt.subplots(
@@ -56,8 +56,8 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
         )
         for axis in axes.flat[len(sets) :]:
             axis.remove()
-        for number, (axis, (method, own)) in enumerate(zip(axes.flat, sets.items(), strict=False)):
-            for row, (name, queries) in enumerate(own.items()):
+        for number, (axis, (method, by_name)) in enumerate(zip(axes.flat, sets.items(), strict=False)):
+            for row, (name, queries) in enumerate(by_name.items()):
                 _curves(axis, queries, name)
                 _chosen(axis, queries, name, FIRST_TEXT + NEXT_TEXT * row, spans[method])
             axis.set(title=wrapped(labels[method], TITLE_WIDTH), xlim=spans[method], ylim=(BOTTOM, TOP))
@@ -67,18 +67,18 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
                 axis.set_ylabel("percent")
             if number + columns >= len(sets):
                 axis.tick_params(labelbottom=True)
-                axis.set_xlabel("accepted up to this distance")
+                axis.set_xlabel("distance threshold")
         handles = [legend_line(label=rate, **look) for rate, look in RATES.items()]
         others = set_handles(sets, GREY)
         others.append(legend_line(color=INK, lw=0.9, marker="o", ms=4, label="chosen threshold"))
-        if columns < PANELS_A_ROW:
-            # a legend is filled column by column: two rows, the rates in the first
+        if columns < PANELS_PER_ROW:
+            # a legend is filled column by column; alternating gives two rows, with the rates in the first
             handles = [handle for pair in zip_longest(handles, others) for handle in pair if handle]
         else:
             handles += others
-        scale = None if shared else "each panel has its own scale of distances"
+        scale = None if shared else "each panel has its own distance scale"
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=3 if columns < PANELS_A_ROW else 6, title=scale
+            handles=handles, loc="outside lower center", ncols=3 if columns < PANELS_PER_ROW else 6, title=scale
         )
         return save(figure, png, svg)
 
@@ -91,7 +91,7 @@ def _curves(axis: Axes, queries: QuerySet, name: str) -> None:
 
 
 def thinned(table: Thresholds, threshold: float) -> Thresholds:
-    """Of a long table the rows that can be told apart in a panel, the chosen one among them; all of a short one."""
+    """The table, reduced to the rows that are distinguishable in a panel; the chosen threshold is always kept."""
     if len(table) <= POINTS:
         return table
     places = np.append(np.linspace(table.distance[0], table.distance[-1], POINTS), threshold)
@@ -100,7 +100,7 @@ def thinned(table: Thresholds, threshold: float) -> Thresholds:
 
 
 def _chosen(axis: Axes, queries: QuerySet, name: str, height: float, span: tuple[float, float]) -> None:
-    """The threshold as a line up to its F1, which is written on that side of it where there is more room."""
+    """Draw the threshold as a line, with its F1 written on the side with more room."""
     at, f1 = queries.threshold, 100 * queries.calibration.optimal.f1
     line = {"color": INK, "lw": 0.9, "ls": LOOKS[name]["ls"], "zorder": 2}
     axis.plot([at, at], [BOTTOM, height + 5], label=f"{name} threshold", **line)
@@ -113,14 +113,14 @@ def _chosen(axis: Axes, queries: QuerySet, name: str, height: float, span: tuple
 
 
 class ThresholdCurves(QueryFigure):
-    name, title, place = "thresholds", "Up to which distance to believe a neighbour", 70
+    name, title, place = "thresholds", "Choosing the distance threshold", 70
     caption = (
-        "Precision, recall and F1 on {dataset} if nearest neighbours up to a distance are accepted and farther ones "
-        "rejected, with the first seed. Solid lines are queries of classes that were trained on, dashed ones of classes"
-        " that were not; both search the same index of all classes. The vertical lines are the thresholds chosen on "
-        "each set of queries itself, with their F1. Recall is of the queries whose nearest neighbour is right, so "
-        "accepting everything has a recall of 100 %. Where distances of methods can't be compared, each panel has its "
-        "own scale, and the legend says so."
+        "Precision, recall and F1 on {dataset} against the distance threshold, with the first seed: nearest neighbours "
+        "up to this distance are accepted, farther ones rejected. Solid lines are queries of seen classes (used in "
+        "training), dashed lines are queries of unseen classes; both search the same index of all classes. The "
+        "vertical lines are the thresholds chosen on each query set itself, with their F1. Recall counts only queries "
+        "with a correct nearest neighbour, so accepting everything gives a recall of 100 %. If the methods' distances "
+        "are not comparable, each panel has its own scale, and the legend says so."
     )
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:

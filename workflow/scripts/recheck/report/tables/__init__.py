@@ -1,4 +1,4 @@
-"""One table per dataset: Markdown, CSV, LaTeX, HTML and ``table.json`` from the same frame."""
+"""One table per dataset, written from the same frame as Markdown, CSV, LaTeX, HTML and ``table.json``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,9 +21,9 @@ def make(
     chance: Mapping[str, Mapping[str, float]] | None = None,
     failures: Sequence[Failure] = (),
 ) -> Table:
-    """The table of one dataset, ready for ``.markdown()``, ``.csv()``, ``.latex()``, ``.html()`` and ``.json()``.
+    """The table of one dataset, with ``.markdown()``, ``.csv()``, ``.latex()``, ``.html()`` and ``.json()``.
 
-    ``sizes`` are those of the split, for the caption; ``chance`` is by view and metric.
+    ``sizes`` (``results.split_facts``) is for the caption; ``chance`` has values by view and metric.
     """
     measured = facts["scope"] != "published"
     failed = {failure.method for failure in failures}

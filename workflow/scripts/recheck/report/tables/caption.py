@@ -1,4 +1,4 @@
-"""The line under a table: on what, at which scale, what ± is, what was measured here and what is quoted."""
+"""A table's caption: the dataset, the scale, what ± means, and which values are measured or quoted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,125 +11,130 @@ from recheck.report.numbers import number
 from recheck.report.tables.columns import NOT_RUN
 from recheck.report.tables.frame import CHANCE
 
-ORDINALS = ("the first", "the second", "the third")
+ORDINALS = ("the first source", "the second source", "the third source")
 
 
 def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any]) -> str:
-    """All sentences about a table; ``rows`` is its frame, ``sizes`` are those of the split if it is known."""
+    """The caption of a table; ``rows`` is its frame, ``sizes`` the sizes of the split (empty if unknown)."""
     given = pd.DataFrame(rows["quotes"].tolist(), index=rows.index).notna()
     sources = [document["source"] for place, document in enumerate(facts["published"]) if given[place].any()]
-    disagree = any(len({number(value) for value in own if not np.isnan(value)}) > 1 for own in rows["quotes"])
+    disagree = any(len({number(value) for value in quotes if not np.isnan(value)}) > 1 for quotes in rows["quotes"])
     both_given = len(sources) > 1 and disagree
     quoted = _quoted(facts, rows, given, sources, both_given)
     if facts["scope"] == "published":
         return (
-            f"{facts['dataset']}. Nothing was measured here: all values are {quoted} In percent, the highest in bold."
+            f"{facts['dataset']}. Nothing was measured here: all values are {quoted} All values in percent. "
+            "Bold: highest value."
         )
-    own = rows[rows["method"] != CHANCE]
-    parts = [
+    methods = rows[rows["method"] != CHANCE]
+    sentences = [
         *about_sizes(facts["dataset"], sizes),
         facts["backbone"] and f"Backbone: {facts['backbone']}.",
         facts["scale"] and f"Scale: {facts['scale'].rstrip('.')}.",
         "All values in percent.",
-        *_about_seeds(own),
+        *_about_seeds(methods),
     ]
     if BEST_ON_TEST in facts["views"]:
-        parts.append(
-            "“Best epoch on test” is selected on the test set itself: it can be compared only with published values "
-            "that were selected so too, and says less about new images than “Last epoch”, which is not selected."
+        sentences.append(
+            "“Best epoch on test” is selected on the test set itself, so compare it only with published values that "
+            "were selected in the same way. “Last epoch” is not selected and says more about new images."
         )
     if "queries" in sizes:
-        parts.append(
-            "F1, precision, recall (of the queries whose nearest neighbour is right), binary accuracy (right and "
-            "accepted, of all queries) and accuracy are those of accepting neighbours up to the distance with the best "
-            "F1 of the same queries; that cosine distance is given in hundredths. “Chance”: R@k of a random order."
+        sentences.append(
+            "F1, precision, recall, binary accuracy and accuracy are measured at the distance threshold with the best "
+            "F1 on the same queries: nearest neighbours up to this distance are accepted. “distance” is the threshold, "
+            "a cosine distance in hundredths. Recall is the accepted share of the queries with a correct nearest "
+            "neighbour; binary accuracy is the share of all queries that are correct and accepted. “Chance”: R@k of a "
+            "random order."
         )
     if any(row["released"] for row in facts["rows"]):
-        parts.append("Rows marked “released” are checkpoints published by others, evaluated here and not trained here.")
-    absent = own.loc[own["mean"].isna() & ~own["failed"], "method"].nunique()
+        sentences.append(
+            "Rows marked “released” are checkpoints published by others; they were evaluated here but not trained here."
+        )
+    absent = methods.loc[methods["mean"].isna() & ~methods["failed"], "method"].nunique()
     if absent:
-        parts.append(f"“{NOT_RUN}”: not measured here yet ({absent} of {own['method'].nunique()} rows).")
+        sentences.append(f"“{NOT_RUN}”: not measured here yet ({absent} of {methods['method'].nunique()} rows).")
     if sources:
-        parts.append(f"Published values are {quoted}")
-        parts.append("Δ = measured here − published" + (" (the first)." if both_given else "."))
-    return " ".join(part for part in parts if part)
+        sentences.append(f"Published values are {quoted}")
+        sentences.append("Δ = measured here − published" + (f" ({ORDINALS[0]})." if both_given else "."))
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def about_sizes(dataset: str, sizes: Mapping[str, Any]) -> list[str]:
-    """What is searched with and among, and what was trained on."""
-    parts = [f"{dataset}."]
+    """Sentences on the queries, the images that they search and the training images."""
+    sentences = [f"{dataset}."]
     if "test_images" in sizes:
-        unseen = ", all of them unseen in training" if sizes["unseen_classes"] else ""
-        what, among = "test images", ""
+        unseen = ", all unseen in training" if sizes["unseen_classes"] else ""
+        queries, gallery = "test images", ""
         if "gallery_images" in sizes:
-            what, among = "queries", f", each searched for among {sizes['gallery_images']:,} gallery images"
-        counts = f"{sizes['test_images']:,} {what} of {sizes['test_classes']:,} classes"
-        parts = [f"{dataset}: {counts}{unseen}{among}."]
+            queries, gallery = "queries", f". Each query searches {sizes['gallery_images']:,} gallery images"
+        counts = f"{sizes['test_images']:,} {queries} of {sizes['test_classes']:,} classes"
+        sentences = [f"{dataset}: {counts}{unseen}{gallery}."]
     if "queries" in sizes:
-        many = " and ".join(f"{count:,} {name}" for name, count in sizes["queries"].items())
-        parts = [
-            f"{dataset}: {many} queries, each searched for among {sizes['index_images']:,} images of "
-            f"{sizes['index_classes']:,} classes; half of the classes, the seen ones, are trained on."
+        counts = " and ".join(f"{count:,} {name}" for name, count in sizes["queries"].items())
+        sentences = [
+            f"{dataset}: {counts} queries. Each query searches an index of {sizes['index_images']:,} images of "
+            f"{sizes['index_classes']:,} classes; half of these classes, the seen ones, are used for training."
         ]
     if folds := sizes.get("folds"):
-        many = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
-        parts.append(f"{many} {sizes['train_images']:,} images of {sizes['train_classes']:,} classes.")
-    return parts
+        start = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
+        sentences.append(f"{start} {sizes['train_images']:,} images of {sizes['train_classes']:,} classes.")
+    return sentences
 
 
-def _about_seeds(own: pd.DataFrame) -> list[str]:
-    """What ± and bold are; nothing where nothing has been measured yet."""
-    if own["mean"].isna().all():
+def _about_seeds(methods: pd.DataFrame) -> list[str]:
+    """Sentences on ± and bold; empty if nothing has been measured yet."""
+    if methods["mean"].isna().all():
         return []
-    planned = own["planned"].max()
+    planned = methods["planned"].max()
     if planned == 1:
-        said = "Measured here with one seed, so without an interval (± appears with two or more)."
+        sentence = "Measured here with one seed, so without intervals (± needs two or more seeds)."
     else:
-        # of rows that plan fewer seeds, the last column tells
-        same = (own["seeds"] == own["planned"]).all() and own["planned"].nunique() == 1
-        over = f"{planned} seeds" if same else "the seeds in the last column (two or more)"
-        said = f"Measured here: mean ± half-width of the 95 % t-interval over {over}."
-    return [said, "Bold: the best measured here."]
+        # if rows have different numbers of seeds, the last column shows them
+        same = (methods["seeds"] == methods["planned"]).all() and methods["planned"].nunique() == 1
+        over = f"{planned} seeds" if same else "the seeds in the last column (if two or more)"
+        sentence = f"Measured here: mean ± half-width of the 95 % t-interval over {over}."
+    return [sentence, "Bold: best value measured here."]
 
 
 def _quoted(
     facts: Mapping[str, Any], rows: pd.DataFrame, given: pd.DataFrame, sources: Sequence[str], both_given: bool
 ) -> str:
-    """Which documents are quoted, for what each alone, and which values were read off a plot."""
-    second = "; where they disagree both are given, in this order" if both_given else ""
-    alone = "".join(f"; {what} from {_ordinal(sources, source)} alone" for source, what in _only(facts, rows, given))
+    """A clause on the quoted documents, what only one of them has, and which values were read off a plot."""
+    second = "; where they disagree, both values are given, in this order" if both_given else ""
+    only = "".join(f"; {what} only from {_ordinal(sources, source)}" for source, what in _only(facts, rows, given))
     approximate = [document["source"] for document in facts["published"] if document.get("approximate")]
     read_off = [_ordinal(sources, source) for source in approximate if source in sources]
     which = f" ({' and '.join(read_off)})" if len(sources) > 1 else ""
     about = f" “≈”: read off a plot{which}." if read_off else ""
-    return f"quoted from {' and '.join(sources)}{second}{alone}.{about}"
+    return f"quoted from {' and '.join(sources)}{second}{only}.{about}"
 
 
 def _ordinal(sources: Sequence[str], source: str) -> str:
-    """A document by its place among those that were named just before: titles are long."""
+    """A document as “the first source” and so on, because titles are long."""
     place = sources.index(source)
     return ORDINALS[place] if place < len(ORDINALS) else source
 
 
 def _only(facts: Mapping[str, Any], rows: pd.DataFrame, given: pd.DataFrame) -> list[tuple[str, str]]:
-    """What each later document is quoted for because none before it has a value: views, or else a number of rows."""
-    found = []
+    """For each document after the first, the views or the number of rows that no earlier document has."""
+    only = []
     any_given = given.any(axis=1)
     for place, document in list(enumerate(facts["published"]))[1:]:
-        own = given[place] & ~given.loc[:, : place - 1].any(axis=1)
-        if not own.any():
+        new = given[place] & ~given.loc[:, : place - 1].any(axis=1)
+        if not new.any():
             continue
-        views = list(dict.fromkeys(rows.loc[own, "view"]))
-        if own[any_given & rows["view"].isin(views)].all():
-            found.append((document["source"], f"the view “{'” and “'.join(map(view_title, views))}”"))
+        views = list(dict.fromkeys(rows.loc[new, "view"]))
+        if new[any_given & rows["view"].isin(views)].all():
+            only.append((document["source"], f"the view “{'” and “'.join(map(view_title, views))}”"))
         else:
-            count, total = rows.loc[own, "method"].nunique(), rows["method"].nunique()
-            found.append((document["source"], f"{count} of {total} rows"))
-    return found
+            count, total = rows.loc[new, "method"].nunique(), rows["method"].nunique()
+            only.append((document["source"], f"{count} of {total} rows"))
+    return only
 
 
 def headline(facts: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    """The table in one sentence: the best row on one metric, and how far it is from the untrained one."""
+    """The table in one sentence: the best row and the untrained row on one metric."""
     if facts["scope"] == "so_far" and rows["mean"].isna().all():
         return f"Nothing has been measured on {facts['dataset']} yet."
     metric, view, reference = facts["lead_metric"], facts["views"][0], facts["reference"]

@@ -1,4 +1,4 @@
-"""The columns of a table: one or more per metric of a view, and the last ones, which are no metrics.
+"""The columns of a table: one to three per view and metric, then the last columns (size, seeds).
 
 To add a last column, add it to ``LAST``.
 """
@@ -25,7 +25,7 @@ MISSING, FAILED, NOT_RUN, OR = "—", "failed", "not run", " / "
 
 @dataclass(frozen=True)
 class Column:
-    """A metric of a view: our value, the published one, or the difference."""
+    """A metric of a view: our value, the published value or their difference."""
 
     view: str
     metric: str
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class LastColumn:
-    """A column behind the metrics; ``text`` and ``csv`` (column -> value) get the lines of one row of the frame."""
+    """A column after the metrics. ``text`` and ``csv`` (column → value) get the frame's rows of one method."""
 
     title: str
     shown: Callable[[Table], bool]
@@ -49,18 +49,18 @@ class LastColumn:
 
 
 def cell(row: Any, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
-    """What a line of the frame says in a column of this kind; ``marks`` are the footnotes' by note."""
+    """The cell of a frame's row in a column of this kind; ``marks`` maps notes to footnote marks."""
     if kind == OURS:
         if np.isnan(row.mean):
             return Cell(MISSING if row.method == CHANCE else FAILED if row.failed else NOT_RUN)
         interval = "" if np.isnan(row.interval) else f" {PLUS_MINUS} {row.interval:.2f}"
         return Cell(number(row.mean) + interval, row.best)
     if kind == PUBLISHED:
-        found: dict[str, dict[str, None]] = {}
+        quotes: dict[str, dict[str, None]] = {}
         for value, approximate, note in zip(row.quotes, row.approximate, row.notes, strict=True):
             if not np.isnan(value):
-                found.setdefault(quote(value, approximate), {})[marks.get(note, "")] = None
-        texts = [text + "".join(own) for text, own in found.items()]
+                quotes.setdefault(quote(value, approximate), {})[marks.get(note, "")] = None
+        texts = [text + "".join(footnotes) for text, footnotes in quotes.items()]
         return Cell(OR.join(texts) or MISSING, bool(row.best) and not measured)
     if np.isnan(row.difference):
         return Cell(MISSING)
@@ -69,36 +69,36 @@ def cell(row: Any, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
 
 
 def _sizes_differ(table: Table) -> bool:
-    """Whether rows differ in the size of their embeddings, or the study asks to show it."""
+    """Whether embedding sizes differ between rows, or the study sets `show_size`."""
     return table.measured and (table.show_size or bool((table.frame.groupby("view")["dim"].nunique() > 1).any()))
 
 
-def _size(part: pd.DataFrame) -> str:
-    """The size of a row's embeddings, in every view if they differ; a dash if nothing was measured."""
-    dims = dict.fromkeys(int(dim) for dim in part["dim"].dropna())
+def _size(rows: pd.DataFrame) -> str:
+    """The embedding size of a method, per view if they differ; a dash if nothing was measured."""
+    dims = dict.fromkeys(int(dim) for dim in rows["dim"].dropna())
     return OR.join(map(str, dims)) or MISSING
 
 
-def _seed_count(part: pd.DataFrame) -> int:
-    """The number of seeds behind a row's values: the smallest, where views differ."""
-    counts = part.loc[part["seeds"] > 0, "seeds"]
+def _seed_count(rows: pd.DataFrame) -> int:
+    """The number of a method's measured seeds: the smallest, if views differ."""
+    counts = rows.loc[rows["seeds"] > 0, "seeds"]
     return 0 if counts.empty else int(counts.min())
 
 
-def _seeds(part: pd.DataFrame) -> str:
-    """How many seeds are behind a row; says of how many if some are missing."""
-    count, planned = _seed_count(part), int(part["planned"].iloc[0])
-    if part["method"].iloc[0] == CHANCE:
+def _seeds(rows: pd.DataFrame) -> str:
+    """The number of a method's measured seeds: “3”, or “2 of 3” if some are missing."""
+    count, planned = _seed_count(rows), int(rows["planned"].iloc[0])
+    if rows["method"].iloc[0] == CHANCE:
         return MISSING
     return str(count) if count == planned else f"{count} of {planned}"
 
 
 LAST = [
-    LastColumn("Size", _sizes_differ, _size, lambda part: {"size": _size(part)}),
+    LastColumn("Size", _sizes_differ, _size, lambda rows: {"size": _size(rows)}),
     LastColumn(
         "Seeds",
         lambda table: table.measured,
         _seeds,
-        lambda part: {"seeds": _seed_count(part), "planned_seeds": part["planned"].iloc[0]},
+        lambda rows: {"seeds": _seed_count(rows), "planned_seeds": rows["planned"].iloc[0]},
     ),
 ]

@@ -1,4 +1,4 @@
-"""A table as CSV: wide and for machines."""
+"""A table as wide CSV, for programs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from recheck.report.tables.frame import CHANCE
 if TYPE_CHECKING:
     from recheck.report.tables.table import Table
 
-# What is said of a published value besides, where there is anything to say: the end of a column, and the frame's.
+# More columns about published values, written only if not empty: suffix of the CSV column → column of the frame.
 QUOTE_DETAILS = {"approximate": "approximate", "note": "notes"}
 
 
 def render(table: Table) -> str:
-    """Full precision, in percent, empty where there is nothing."""
+    """The table as CSV: one line per method, percentages in full precision, empty cells for missing values."""
     lines = []
-    doubts = {name: any(any(own) for own in table.frame[name]) for name in QUOTE_DETAILS.values()}
-    for method, part in table.frame.groupby("method", sort=False):
-        line: dict[str, object] = {"method": method, "label": part["label"].iloc[0]}
+    used = {name: any(any(details) for details in table.frame[name]) for name in QUOTE_DETAILS.values()}
+    for method, rows in table.frame.groupby("method", sort=False):
+        line: dict[str, object] = {"method": method, "label": rows["label"].iloc[0]}
         for column in reversed(table.last):
-            line |= column.csv(part)
+            line |= column.csv(rows)
         if table.failures:
-            line["failed"] = "; ".join(f"{own.where}: {own.reason}" for own in table.failures if own.method == method)
-        for row in part.itertuples():
+            failures = [failure for failure in table.failures if failure.method == method]
+            line["failed"] = "; ".join(f"{failure.where}: {failure.reason}" for failure in failures)
+        for row in rows.itertuples():
             prefix = f"{row.view}_{row.metric}"
             if table.measured:
                 line[f"{prefix}_status"] = _status(row)
@@ -37,9 +38,9 @@ def render(table: Table) -> str:
                 end = f"_{number}" if number > 1 else ""
                 line[f"{prefix}_published{end}"] = value
                 for name, column in QUOTE_DETAILS.items():
-                    if doubts[column]:
-                        own = getattr(row, column)[number - 1]
-                        line[f"{prefix}_{name}{end}"] = None if np.isnan(value) or not own else own
+                    if used[column]:
+                        detail = getattr(row, column)[number - 1]
+                        line[f"{prefix}_{name}{end}"] = None if np.isnan(value) or not detail else detail
             if row.quotes and table.measured:
                 line[f"{prefix}_difference"] = row.difference
         lines.append(line)
@@ -49,7 +50,7 @@ def render(table: Table) -> str:
 
 
 def _status(row: Any) -> str:
-    """What is said of our own value."""
+    """Whether our value was computed, measured, not run or failed."""
     if row.method == CHANCE:
         return "computed"
     return "measured" if not np.isnan(row.mean) else FAILED if row.failed else NOT_RUN

@@ -1,4 +1,4 @@
-"""What a table says, in percent: one row for each method, view and metric."""
+"""The content of a table as a frame: one row per method, view and metric, in percent."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,26 +7,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# A row that is computed, not measured; and what is no better for being higher.
+# The row that is computed, not measured; and metrics for which higher is not better.
 CHANCE, NOT_RANKED = "chance", ("distance",)
 
 
 @dataclass(frozen=True)
 class Published:
-    """Values quoted from one document, in percent: method -> view -> metric."""
+    """Values quoted from one document, in percent: method → view → metric."""
 
     source: str
     values: Mapping[str, Mapping[str, Mapping[str, float]]]
-    # read off a plot
+    # whether the values were read off a plot
     approximate: bool = False
-    # why values of a row are doubtful: method -> sentence
+    # why values of a row are doubtful: method → sentence
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, method: str, view: str, metric: str) -> float:
         return float(((self.values.get(method) or {}).get(view) or {}).get(metric, np.nan))
 
     def note(self, method: str, metric: str, metrics: Collection[str] = ()) -> str:
-        """The note on a value; one that begins with the name of another of the ``metrics`` is about that one alone."""
+        """The note on a value; a note that begins with the name of another metric is only about that metric."""
         text = self.notes.get(method, "")
         about = text.split(maxsplit=1)[0].rstrip(":,") if text else ""
         return "" if about in metrics and about != metric else text
@@ -38,9 +38,9 @@ def build(
     chance: Mapping[str, Mapping[str, float]] | None = None,
     failed: Collection[str] = (),
 ) -> pd.DataFrame:
-    """The rows in the study's order; what was not measured is NaN.
+    """The frame with rows in the study's order; values that were not measured are NaN.
 
-    ``chance``, by view and metric, is a row of its own before all others; ``failed`` are names of rows.
+    ``chance`` (by view and metric) becomes the first row; ``failed`` are names of rows.
     """
     measured = summary.set_index(["method", "view", "metric"])
     documents = [Published(**document) for document in facts["published"]]
@@ -49,9 +49,9 @@ def build(
         name = row["name"]
         for view in facts["views"]:
             for metric in facts["metrics"]:
-                found = measured.loc[(name, view, metric)] if (name, view, metric) in measured.index else None
+                ours = measured.loc[(name, view, metric)] if (name, view, metric) in measured.index else None
                 values = [document.value(name, view, metric) for document in documents]
-                mean = np.nan if found is None else 100 * found["mean"]
+                mean = np.nan if ours is None else 100 * ours["mean"]
                 first = next((value for value in values if not np.isnan(value)), np.nan)
                 rows.append(
                     {
@@ -59,10 +59,10 @@ def build(
                         "label": row["label"],
                         "view": view,
                         "metric": metric,
-                        "dim": None if found is None or pd.isna(found["dim"]) else int(found["dim"]),
+                        "dim": None if ours is None or pd.isna(ours["dim"]) else int(ours["dim"]),
                         "mean": mean,
-                        "interval": np.nan if found is None else 100 * found["interval"],
-                        "seeds": 0 if found is None else int(found["seeds"]),
+                        "interval": np.nan if ours is None else 100 * ours["interval"],
+                        "seeds": 0 if ours is None else int(ours["seeds"]),
                         "planned": row["seeds"],
                         "failed": name in failed,
                         "published": first,
@@ -95,9 +95,10 @@ def _chance_rows(
 
 
 def _with_best(table: pd.DataFrame) -> pd.DataFrame:
-    """Mark the best of each column, of our own values if there are any.
+    """The frame with a column ``best`` that marks the highest value per view and metric.
 
-    They are compared as printed: two cells that read the same are either both best or both not.
+    Our values are compared or, if there are none, the published ones. They are compared as printed: of two cells that
+    read the same, both are best or neither is.
     """
     lead = table["mean"] if table["mean"].notna().any() else table["published"]
     printed = lead.round(2).where((table["method"] != CHANCE) & ~table["metric"].isin(NOT_RANKED))
@@ -106,13 +107,13 @@ def _with_best(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_quotes_only(table: pd.DataFrame) -> pd.DataFrame:
-    """The views and metrics that something was published for; all of them if nothing was."""
+    """The views and metrics with at least one published value; all of them if there is none."""
     quoted = table.groupby(["view", "metric"])["published"].transform("count") > 0
     return table[quoted].reset_index(drop=True) if quoted.any() else table
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The frame as plain data: None where there is no number."""
+    """The frame as plain data, with None for missing numbers."""
     return [{key: _plain(value) for key, value in row.items()} for row in table.to_dict("records")]
 
 
@@ -123,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_records(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The frame that ``records`` was made from."""
+    """The frame, restored from the result of ``records``."""
     table = pd.DataFrame(rows).astype(dict.fromkeys(("mean", "interval", "published", "difference"), float))
     quotes = [tuple(np.nan if value is None else value for value in values) for values in table["quotes"]]
     return table.assign(quotes=quotes, **{name: table[name].map(tuple) for name in ("approximate", "notes")})

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def render(table: Table) -> str:
-    """A table element with grouped headers that a screen reader can follow; no styles of its own."""
+    """A table element without styles, with grouped headers that a screen reader can follow."""
     groups, last = table.groups(), [column.title for column in table.last]
     top = "".join(f'<th scope="colgroup" colspan="{len(c)}">{escape(title)}</th>' for title, c in groups)
     firsts = [" first" if place == 0 else "" for _, columns in groups for place in range(len(columns))]

@@ -47,10 +47,10 @@ ESCAPES = {
 
 
 def render(table: Table) -> str:
-    """A float for any article that loads booktabs and graphicx; shrunk only if wider than the text.
+    """A LaTeX float that needs booktabs and graphicx; it is shrunk only if it is wider than the text.
 
-    One column per metric of a view, all views side by side. What was published stands below our own value, smaller: in
-    columns of its own it would make the type too small to read.
+    One column per view and metric. Published values are in small type below our values: separate columns would make
+    the whole table too small to read.
     """
     lead = OURS if table.measured else PUBLISHED
     ends = [column.title for column in table.last]
@@ -63,8 +63,8 @@ def render(table: Table) -> str:
         start += count
     head = [escape(metric_title(table.columns[place].metric)) for place in places]
     lines = [
-        r"% Needs \usepackage{booktabs,graphicx}. table* is as wide as the page in a paper of two columns,",
-        r"% and the same as table in a paper of one.",
+        r"% Needs \usepackage{booktabs,graphicx}. In a two-column paper table* spans the page;",
+        r"% in a one-column paper it is the same as table.",
         *[r"% The BibTeX entries are in the study's references.bib."] * bool(table.citations),
         r"\begin{table*}",
         r"\centering",
@@ -85,7 +85,7 @@ def render(table: Table) -> str:
         lines.append(_line([escape(label) + cite, *values, *map(escape, texts)]))
         if table.compares:
             lines += _quotes([_beside(table.columns, cells, place) for place in places], len(ends))
-    below = " Below each value, smaller: the published one, and Δ in brackets." if table.compares else ""
+    below = " Below each value, in small type: the published value, with Δ in brackets." if table.compares else ""
     notes = [f"⁽{number}⁾ {note}" for number, note in enumerate(table.notes, start=1)] + table.reasons
     small = r"\par ".join(map(escape, notes))
     return "\n".join(
@@ -117,16 +117,16 @@ def _cell(cell: Cell) -> str:
 
 
 def _beside(columns: Sequence[Column], cells: Sequence[Cell], place: int) -> tuple[Cell, Cell] | None:
-    """What was published and the difference, if they stand beside our value at a place."""
+    """The published value and the difference next to our value in column ``place``, if there are any."""
     if columns[place + 1 : place + 2] and columns[place + 1].kind == PUBLISHED:
         return cells[place + 1], cells[place + 2]
     return None
 
 
 def _quotes(pairs: Sequence[tuple[Cell, Cell] | None], ends: int) -> list[str]:
-    """What was published and how far ours is from it, in small type; a second document takes a line of its own.
+    """Lines with the published values and differences in small type; a second document has its own line.
 
-    Beside the first, the one row in which two documents disagree would widen every column.
+    On the same line, a single disagreement between two documents would widen every column.
     """
     stacks = []
     for pair in pairs:

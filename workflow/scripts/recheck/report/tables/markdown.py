@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render(table: Table) -> str:
-    """The table with aligned columns, its footnotes, what failed, and the caption as the last line."""
+    """The table with aligned columns, then its footnotes, failures and caption."""
     titles = []
     for group, columns in table.groups():
         for column in columns:

@@ -1,4 +1,4 @@
-"""A frame laid out for reading: columns, cells, footnotes, and the line that says what it shows."""
+"""The table of one dataset: columns, cells, footnotes and caption, independent of the output format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,15 +16,15 @@ from recheck.report.tables import columns, csv, html, latex, markdown
 from recheck.report.tables.columns import DIFFERENCE, OURS, PUBLISHED, Cell, Column, LastColumn
 from recheck.report.tables.frame import from_records, records
 
-# A footnote's mark must not read as one more digit of the value that it stands at.
+# Superscript, because a plain footnote mark would read as another digit of the value.
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class Table:
-    """The table of one dataset. One that is not ``measured`` only quotes: it has no column for values of our own.
+    """The table of one dataset. If not ``measured``, it has only published values and no columns for ours.
 
-    ``name`` is what a paper refers to it by, ``headline`` the table in one sentence.
+    ``name`` becomes the LaTeX label; ``headline`` is the table in one sentence.
     """
 
     frame: pd.DataFrame
@@ -35,17 +35,17 @@ class Table:
     measured: bool = True
     show_size: bool = False
     failures: Sequence[Failure] = ()
-    # row -> key of its paper's BibTeX entry
+    # row → key of its paper's BibTeX entry
     citations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def compares(self) -> bool:
-        """Whether values of our own stand beside published ones."""
+        """Whether the table has both our values and published ones."""
         return self.measured and bool(self.frame["published"].notna().any())
 
     @property
     def columns(self) -> list[Column]:
-        """What was published and how far ours is from it only where anything was."""
+        """The metric columns; `published` and the difference only for metrics with a published value."""
         quoted = self.frame.groupby(["view", "metric"], sort=False)["published"].count()
         lead = [OURS] if self.measured else [PUBLISHED]
         return [
@@ -60,7 +60,7 @@ class Table:
 
     @property
     def notes(self) -> list[str]:
-        """The footnotes of the published values that are shown, in the order of the rows."""
+        """The footnotes of the published values in the table, in the order of the rows."""
         pairs = zip(self.frame["quotes"], self.frame["notes"], strict=True)
         quotes = [quote for values, notes in pairs for quote in zip(values, notes, strict=True)]
         return list(dict.fromkeys(note for value, note in quotes if note and not np.isnan(value)))
@@ -71,7 +71,7 @@ class Table:
 
     @property
     def reasons(self) -> list[str]:
-        """Every reason for which runs failed, once, with the runs."""
+        """One line per reason for failure, with the runs that failed."""
         runs: dict[str, dict[str, list[str]]] = {}
         for failure in self.failures:
             label = self.labels.get(failure.method, failure.method)
@@ -83,7 +83,7 @@ class Table:
         return [f"failed: {rows}: {reason}" for reason, rows in named.items()]
 
     def view_title(self, view: str) -> str:
-        """The view with the dimension its embeddings really have; a range if rows differ."""
+        """The view's title with the dimension of its embeddings; a range if rows differ."""
         name = view_title(view).capitalize()
         dims = sorted({int(dim) for dim in self.frame.loc[self.frame["view"] == view, "dim"].dropna()})
         if not dims:
@@ -91,7 +91,7 @@ class Table:
         return f"{name} {dims[0]}-d" if len(dims) == 1 else f"{name} {dims[0]}–{dims[-1]}-d"
 
     def title(self, column: Column) -> str:
-        """A column's title where its neighbours say the rest."""
+        """A column's short title, for use below the title of its view."""
         named = column.kind == OURS or not self.measured
         return metric_title(column.metric) if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
 
@@ -100,13 +100,13 @@ class Table:
         return [(self.view_title(view), [c for c in self.columns if c.view == view]) for view in views]
 
     def rows(self) -> list[tuple[str, list[Cell], list[str]]]:
-        """Label, cells, and what stands in the last columns of each method, as text."""
+        """Label, metric cells and texts of the last columns, per method."""
         rows, shown, last = [], self.columns, self.last
         marks = {note: mark(number) for number, note in enumerate(self.notes, start=1)}
-        for _, part in self.frame.groupby("method", sort=False):
-            at = {(row.view, row.metric): row for row in part.itertuples()}
-            cells = [columns.cell(at[own.view, own.metric], own.kind, self.measured, marks) for own in shown]
-            rows.append((str(part["label"].iloc[0]), cells, [column.text(part) for column in last]))
+        for _, values in self.frame.groupby("method", sort=False):
+            at = {(row.view, row.metric): row for row in values.itertuples()}
+            cells = [columns.cell(at[each.view, each.metric], each.kind, self.measured, marks) for each in shown]
+            rows.append((str(values["label"].iloc[0]), cells, [column.text(values) for column in last]))
         return rows
 
     def markdown(self) -> str:
@@ -122,7 +122,7 @@ class Table:
         return html.render(self)
 
     def json(self) -> dict[str, Any]:
-        """All of the table as plain data; ``load`` makes the same table of it."""
+        """The whole table as plain data, from which ``load`` restores it."""
         return {
             "name": self.name,
             "dataset": self.dataset,
@@ -139,7 +139,7 @@ class Table:
 
 
 def load(path: str | Path) -> Table:
-    """The table of a ``table.json``."""
+    """The table in a ``table.json``."""
     try:
         stored = read_json(path)
         keys = ("caption", "name", "dataset", "headline", "measured", "show_size", "citations")
@@ -147,9 +147,9 @@ def load(path: str | Path) -> Table:
         failures = [Failure(**failure) for failure in stored["failures"]]
         return Table(from_records(stored["rows"]), failures=failures, **options)
     except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is no table ({error}): delete it and run again, it will be made anew.") from error
+        raise UserError(f"{path} is not a table ({error}). Delete it and run again to rebuild it.") from error
 
 
 def mark(number: int) -> str:
-    """What stands at a value that has a footnote."""
+    """The mark of a footnote."""
     return f"⁽{str(number).translate(SUPERSCRIPTS)}⁾"

@@ -1,1 +1,1 @@
-"""Losses of *Contextual Similarity Optimization* and of its baselines."""
+"""Losses of *Contextual Similarity Optimization* and its baselines."""

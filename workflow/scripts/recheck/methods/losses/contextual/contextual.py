@@ -1,4 +1,4 @@
-"""Images of a class should have the same neighbours."""
+"""Contextual loss: images of a class should have the same neighbours."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from recheck.methods.losses.contextual.cosine import cosine_similarities, same_c
 
 
 class ContextualLoss(nn.Module):
-    """(1/n²) Σ_{i≠j} (Y_ij − W_ij)², W the contextual similarity of the batch, Y whether classes are equal.
+    """(1/n²) Σ_{i≠j} (Y_ij − W_ij)², where W is the contextual similarity of the batch and Y is 1 for equal classes.
 
-    ``k`` is the number of images of a class in a batch. ``variant`` is the number of a published ablation; a switch
-    or an ``eps`` given beside it has precedence. Variants 1 and 2 bring their own ``eps`` of 1e-5, all others 0.05.
+    ``k`` is the number of images per class in a batch. ``variant`` is the number of a published ablation; a switch or
+    ``eps`` set explicitly overrides it. ``eps`` is 1e-5 in variants 1 and 2 and 0.05 in all others.
     """
 
     def __init__(
@@ -32,7 +32,9 @@ class ContextualLoss(nn.Module):
     ):
         super().__init__()
         if not isinstance(variant, int) or isinstance(variant, bool) or variant not in VARIANTS:
-            raise UserError(f"contextual loss: there is no variant {variant!r}; they have the numbers 0 to 10.")
+            raise UserError(
+                f"'variant' of the loss '{type(self).__name__}' must be a whole number from 0 to 10, found {variant!r}."
+            )
         given: dict[str, Any] = {
             "eps": eps,
             "step": step,

@@ -1,4 +1,4 @@
-"""How much two images of a batch have their neighbours in common."""
+"""Contextual similarity: how many neighbours two images of a batch have in common."""
 
 import math
 from typing import NamedTuple
@@ -18,7 +18,7 @@ SWITCHES = {
     "detach_counts": (True, False),
     "detach_expansion": (False, True),
 }
-"""What can be varied, the published choice first."""
+"""Switches and their values; the published choice comes first."""
 
 VARIANTS = {
     0: {},
@@ -33,46 +33,47 @@ VARIANTS = {
     9: {"detach_expansion": True},
     10: {"detach_counts": False},
 }
-"""The published ablations by number: what each changes."""
+"""Number of a published ablation → the settings that it changes."""
 
 
 class Context(NamedTuple):
-    """The steps from similarities to contextual similarity; None where a variant leaves one out."""
+    """Intermediate results from similarities to contextual similarity; None for a step that a variant skips."""
 
     nearest: torch.Tensor
     """(n, k), t_i(1) … t_i(k): the k smallest distances of each row, the point itself first."""
     neighbours: torch.Tensor
-    """N: who is in whose k-neighbourhood."""
+    """N: whether j is in the k-neighbourhood of i."""
     overlap: torch.Tensor
-    """W̃: what neighbours have in common."""
+    """W̃: share of common neighbours."""
     close: torch.Tensor | None
-    """h: who is in whose k/2-neighbourhood."""
+    """h: whether j is in the k/2-neighbourhood of i."""
     reciprocal: torch.Tensor | None
-    """R: those that are in each other's."""
+    """R: whether i and j are in each other's k/2-neighbourhood."""
     similarity: torch.Tensor
-    """W."""
+    """W: contextual similarity."""
 
 
 class ContextualSimilarity:
-    """W(S): from cosine similarities, (n, n), to contextual similarities between 0 and 1.
+    """W(S): maps cosine similarities, (n, n), to contextual similarities between 0 and 1.
 
-    With d = max(0, 2 − 2S) and t_i(m) the m-th smallest entry of row i (the point itself counts; a constant),
+    With d = max(0, 2 − 2S) and t_i(m) the m-th smallest entry of row i of d (counting the point itself; a constant),
 
         N_ij  = step(t_i(k) + eps − d_ij),  N̄ = 1 − N            neighbours
-        C⁺_ij = Σ_p N_ip N_jp / |N_i|,  C⁻ likewise of N̄        intersection; |·| is a constant
+        C⁺_ij = Σ_p N_ip N_jp / |N_i|,  C⁻ likewise for N̄       intersection; |·| is a constant
         W̃_ij  = ½ (C⁺_ij + C⁻_ij) N_ij
         h_ij  = step(t_i(k//2) + eps − d_ij),  R_ij = h_ij h_ji
-        W̄     = R W̃ / |R_i|,  W = ½ (W̄ + W̄ᵀ)                    expansion; |·| is no constant
+        W̄     = R W̃ / |R_i|,  W = ½ (W̄ + W̄ᵀ)                    expansion; |·| is not a constant
 
-    Gradients go through every factor. A row without any non-neighbour shares all of them: its C⁻ is 1.
+    Gradients flow through every factor that is not a constant. If every point is a neighbour of i, C⁻_ij is 1.
 
-    The switches, the published choice first (``SWITCHES``); ``VARIANTS`` has the published ablations:
+    Switches, with the published choice first (``SWITCHES``; ``VARIANTS`` lists the published ablations):
 
-    - ``step``: ``heuristic``, 0 or 1 with a slope of 10 everywhere, or ``sigmoid``, σ(·/``temperature``);
-    - ``intersection``: ``both`` C⁺ and C⁻; ``neighbours``, W̃ = C⁺ N; or ``none``, W̃ = N;
-    - ``conjunction``: ``product``, or ``min`` for every logical and, ties sharing the gradient equally;
-    - ``expansion``: if false, W = W̃, not symmetrised;
-    - ``detach_counts``, ``detach_expansion``: whether |N_i| and |N̄_i|, whether |R_i| are constants.
+    - ``step``: ``heuristic`` is 0 or 1 with a slope of 10 everywhere, ``sigmoid`` is σ(·/``temperature``);
+    - ``intersection``: ``both`` uses C⁺ and C⁻, ``neighbours`` sets W̃ = C⁺ N, ``none`` sets W̃ = N;
+    - ``conjunction``: every logical "and" is a ``product`` or a ``min``, whose ties share the gradient equally;
+    - ``expansion``: if false, W = W̃, which is not symmetric;
+    - ``detach_counts``: whether |N_i| and |N̄_i| are constants;
+    - ``detach_expansion``: whether |R_i| is a constant.
     """
 
     def __init__(
@@ -92,17 +93,15 @@ class ContextualSimilarity:
         for name, value in chosen.items():
             if value not in SWITCHES[name]:
                 known = nearest(str(value), map(str, SWITCHES[name]))
-                raise UserError(f"contextual similarity: '{name}' can't be '{value}'; {known}.")
+                raise UserError(f"Unknown value '{value}' for '{name}' of the contextual similarity; {known}.")
         if isinstance(k, bool) or not isinstance(k, int) or k < 2:
-            raise UserError(
-                f"contextual similarity: 'k' is {k!r}, but half of it must be a neighbour: take a whole number from 2."
-            )
+            raise UserError(f"'k' of the contextual similarity must be a whole number from 2, found {k!r}.")
         for name, value, least in (("eps", eps, 0), ("temperature", temperature, 1e-12)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
                 above = "from 0" if name == "eps" else "above 0"
-                raise UserError(f"contextual similarity: '{name}' must be a number {above}, not {value!r}.")
+                raise UserError(f"'{name}' of the contextual similarity must be a number {above}, found {value!r}.")
         if conjunction == "min" and step != "heuristic":
-            raise UserError("contextual similarity: 'conjunction: min' is for memberships 0 and 1: 'step: heuristic'.")
+            raise UserError(f"'conjunction: min' of the contextual similarity needs 'step: heuristic', found '{step}'.")
         self.k, self.eps = k, eps
         self.step, self.temperature = step, temperature
         self.intersection, self.conjunction, self.expansion = intersection, conjunction, expansion
@@ -139,7 +138,7 @@ class ContextualSimilarity:
         return self._and(common, neighbours)
 
     def _common(self, members: torch.Tensor) -> torch.Tensor:
-        """Σ_p m_ip m_jp / |m_i|, and 1 for an empty m_i."""
+        """Σ_p m_ip m_jp / |m_i|, or 1 if m_i is empty."""
         size = members.sum(dim=1, keepdim=True)
         if self.detach_counts:
             size = size.detach()

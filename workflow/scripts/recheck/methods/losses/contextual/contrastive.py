@@ -1,4 +1,4 @@
-"""The contrastive loss of cosine similarities, and half and half with another loss."""
+"""Contrastive loss on cosine similarities, and its weighted mean with another loss."""
 
 import torch
 from pytorch_metric_learning.distances import CosineSimilarity
@@ -9,8 +9,11 @@ from recheck.methods.losses.arguments import checked_number
 
 
 def cosine_contrastive(pos_margin: float, neg_margin: float, loss: nn.Module) -> ContrastiveLoss:
-    """Mean of the positive ones of relu(pos_margin − S) over pairs of a class, plus that of relu(S − neg_margin) over
-    the others; either is 0 if there are none. It is a part of ``loss``."""
+    """Mean of relu(pos_margin − S) over positive pairs, plus mean of relu(S − neg_margin) over negative pairs.
+
+    Each mean is over the nonzero terms only, and 0 if there are none. ``loss`` is the loss that uses this one; errors
+    name it.
+    """
     for key, margin in (("pos_margin", pos_margin), ("neg_margin", neg_margin)):
         checked_number(key, margin, loss)
     return ContrastiveLoss(pos_margin=pos_margin, neg_margin=neg_margin, distance=CosineSimilarity())

@@ -6,8 +6,10 @@ from recheck.methods.losses.arguments import checked_count
 
 
 class _ExtraProxies:
-    """The released code of the contextual study took the number of images for the number of classes, so thousands of
-    proxies were never positive and took part as negatives only. ``extra_proxies`` (images − classes) brings them back.
+    """Adds ``extra_proxies`` proxies that no image belongs to, so that they act as negatives only.
+
+    The released code of the contextual study used the number of images as the number of classes, so thousands of its
+    proxies were never positive. To reproduce this, set ``extra_proxies`` to images − classes.
     """
 
     def __init__(self, num_classes: int, embedding_size: int, extra_proxies: int, **kwargs):

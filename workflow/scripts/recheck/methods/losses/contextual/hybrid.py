@@ -1,4 +1,4 @@
-"""The proposed loss of the contextual-similarity study."""
+"""The loss that the contextual-similarity study proposes."""
 
 import torch
 
@@ -11,9 +11,9 @@ from recheck.methods.losses.contextual.similarity_regulariser import SimilarityR
 class HybridLoss(ContextualLoss):
     """w_context · contextual + w_contrastive · contrastive + w_reg · (mean of S − target)².
 
-    Three weights, because the one number of the original, lambda, is the weight of the contextual part in one of its
-    protocols and that of the contrastive part in the other. ``k``, ``eps``, ``variant`` and the switches are those of
-    ``ContextualLoss``.
+    The original has a single number, lambda, which is the weight of the contextual term in one of its protocols and of
+    the contrastive term in the other; here the weights are separate. ``k``, ``eps``, ``variant`` and the switches are
+    passed to ``ContextualLoss``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A matrix product whose "and" is the minimum instead of the product."""
+"""A matrix product with the minimum in place of the product of two entries."""
 
 import torch
 
@@ -13,16 +13,16 @@ class _MinProduct(torch.autograd.Function):
     def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         left, right = ctx.saved_tensors
         none, all_ = (right == 0).to(right.dtype), (right == 1).to(right.dtype)
-        # where left is 0 it is the smaller one, unless right is 0 too; where left is 1 it is never smaller, but may tie
+        # left = 0 is the minimum unless right is 0 too (a tie); left = 1 is never smaller, but ties with right = 1.
         of_left = (1 - left) * (gradient @ (1 - none / 2).T) + left * (gradient @ (all_ / 2).T)
         of_right = none / 2 * ((1 - left).T @ gradient) + (1 - all_ / 2) * (left.T @ gradient)
         return of_left, of_right
 
 
 def min_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Σ_p min(left_ip, right_pj) for ``left`` of zeros and ones and ``right`` between 0 and 1.
+    """Σ_p min(left_ip, right_pj), where ``left`` is 0 or 1 and ``right`` is between 0 and 1.
 
-    There the minimum *is* the product; only its derivative differs, which goes to the smaller of the two and in equal
-    parts to both where they tie. All of it is matrix products, so no n³ numbers are held.
+    For such values the minimum equals the product; only the derivative differs. It goes to the smaller of the two, and
+    in equal shares to both if they tie. Both directions use matrix products, so n³ numbers are never stored.
     """
     return _MinProduct.apply(left, right)

@@ -1,4 +1,4 @@
-"""Keep the mean similarity of a batch where it is wanted."""
+"""Regulariser that keeps the mean similarity of a batch near a target."""
 
 import torch
 from torch import nn
@@ -8,9 +8,9 @@ from recheck.methods.losses.arguments import checked_number
 
 
 class SimilarityRegulariser(nn.Module):
-    """(mean of S − target)², over all n² cosine similarities, the diagonal included.
+    """(mean of S − target)², with the mean over all n² cosine similarities, including the diagonal.
 
-    That mean is the squared length of the mean direction, ‖Σ_i u_i / n‖².
+    This mean equals the squared length of the mean direction, ‖Σ_i u_i / n‖².
     """
 
     def __init__(self, target: float):

@@ -1,4 +1,4 @@
-"""Average precision made smooth: how many places above a positive are taken by others."""
+"""Smooth average precision: ranks are counted with a soft step."""
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ def soft_step(difference: torch.Tensor, temperature: float) -> torch.Tensor:
 class ContextualSmoothAPLoss(nn.Module):
     """1 − mean AP, with ranks from the soft step G.
 
-    For query i and positive j (the query itself is one), D_l = S_il − S_ij:
+    For query i and positive j (the query itself counts as a positive), with D_l = S_il − S_ij:
 
         rank⁺_ij = 1 + Σ_{l≠j, l positive} G(D_l),  rank_ij = rank⁺_ij + Σ_{l negative} G(D_l),
         AP_i = mean over j of rank⁺_ij / rank_ij.

@@ -8,10 +8,11 @@ from recheck.methods.losses.contextual.cosine import cosine_similarities, same_c
 
 
 class SoftBinAPLoss(nn.Module):
-    """1 − mean AP of the ranking into ``bins`` soft bins, centres from 1 down to −1.
+    """1 − mean AP of a ranking into ``bins`` soft bins with centres from 1 down to −1.
 
-    q_m(S) = relu(1 − |S − centre_m| / spacing); c_im sums it over the batch, c⁺_im over the positives of i (itself
-    included); precision is the running c⁺ over the running c, and bin m counts c⁺_im / Σ_m c⁺_im.
+    q_m(S) = relu(1 − |S − centre_m| / spacing). c_im is its sum over the batch, c⁺_im its sum over the positives of i
+    (including i). The precision at bin m is the cumulative c⁺ over the cumulative c, and has weight
+    c⁺_im / Σ_m c⁺_im.
     """
 
     def __init__(self, bins: int = 20):

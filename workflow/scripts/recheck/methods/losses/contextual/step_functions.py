@@ -1,10 +1,10 @@
-"""Memberships in a neighbourhood, from how far inside its border a point lies."""
+"""Membership in a neighbourhood, as a function of how far a point lies inside its border."""
 
 import torch
 
 
 class _HeuristicStep(torch.autograd.Function):
-    """1 where the argument is at least 0, else 0; backwards a line of constant slope, wherever the argument lies."""
+    """Forward: 1 if the argument is at least 0, else 0. Backward: a constant slope everywhere."""
 
     @staticmethod
     def forward(ctx, inside: torch.Tensor, slope: float) -> torch.Tensor:
@@ -17,10 +17,10 @@ class _HeuristicStep(torch.autograd.Function):
 
 
 def heuristic_step(inside: torch.Tensor, slope: float = 10.0) -> torch.Tensor:
-    """The true derivative of a step is 0 nearly everywhere and trains nothing; this one always says "move"."""
+    """Step function with a constant slope as gradient: its true derivative is 0 almost everywhere."""
     return _HeuristicStep.apply(inside, slope)
 
 
 def sigmoid_step(inside: torch.Tensor, temperature: float) -> torch.Tensor:
-    """The smooth alternative, with its true derivative."""
+    """Smooth step with its true derivative."""
     return torch.sigmoid(inside / temperature)

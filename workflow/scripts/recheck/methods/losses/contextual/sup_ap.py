@@ -1,4 +1,4 @@
-"""An upper bound of the AP loss: the part of ROADMAP that ranks."""
+"""SupAP, an upper bound of the AP loss, and ROADMAP, which combines it with the contrastive loss."""
 
 import torch
 
@@ -7,11 +7,11 @@ from recheck.methods.losses.contextual.smooth_ap import ContextualSmoothAPLoss, 
 
 
 class SupAPLoss(ContextualSmoothAPLoss):
-    """As ``ContextualSmoothAPLoss``, with exact ranks among positives and negatives that are never counted too low.
+    """``ContextualSmoothAPLoss`` with exact ranks among positives and an upper bound on the number of negatives.
 
-    Positives count 1 if D ≥ 0, without gradient. Negatives count G(D) up to D = 0, ½ + G(D) up to ``width``, and
-    ``slope`` · D + ``offset`` beyond, so that the gradient does not vanish where the order is badly wrong. (With the
-    published numbers there is a jump at ``width``, from 1.49 to 6.44.)
+    A positive counts 1 if D ≥ 0, without gradient. A negative counts G(D) up to D = 0, ½ + G(D) up to ``width``, and
+    ``slope`` · D + ``offset`` beyond, so that the gradient does not vanish if the order is badly wrong. With the
+    published numbers, the count jumps from 1.49 to 6.44 at ``width``.
     """
 
     def __init__(self, temperature: float = 0.01, slope: float = 100.0, offset: float = 1.44, width: float = 0.05):

@@ -1,4 +1,4 @@
-"""The Euclidean distance as libraries of 2020 computed it."""
+"""The Euclidean distance as libraries computed it in 2020."""
 
 import torch
 from pytorch_metric_learning.distances import LpDistance
@@ -7,8 +7,8 @@ from pytorch_metric_learning.distances import LpDistance
 class ShiftedLpDistance(LpDistance):
     """‖x − y + shift‖: ``shift`` is added to every coordinate of the difference before the norm.
 
-    Libraries of 2020 did so (``torch.nn.PairwiseDistance``, 1e-6) to keep the gradient of equal points finite; it
-    changes a triplet loss in the fifth digit. The distance from x to y is no longer quite that from y to x.
+    Libraries did this in 2020 (``torch.nn.PairwiseDistance``, 1e-6) to keep the gradient of equal points finite. It
+    changes the fifth digit of a triplet loss, and makes the distance slightly asymmetric.
     """
 
     def __init__(self, shift: float, **kwargs):
@@ -16,7 +16,7 @@ class ShiftedLpDistance(LpDistance):
         self.shift = shift
 
     def compute_mat(self, query_emb: torch.Tensor, ref_emb: torch.Tensor) -> torch.Tensor:
-        # By differences: the faster way through products would lose the shift to rounding.
+        # Use differences: the faster computation by products would lose the shift to rounding.
         mode = "donot_use_mm_for_euclid_dist"
         return torch.cdist(query_emb + self.shift, ref_emb, p=self.p, compute_mode=mode)
 

@@ -1,4 +1,4 @@
-"""Within-pair mining, also published as sensitivity-aware distance: each pair counts as its hardest view shows it."""
+"""Within-pair mining, also published as sensitivity-aware distance: each pair is judged by its hardest view."""
 
 import torch
 from pytorch_metric_learning import losses
@@ -7,7 +7,7 @@ from torch import nn
 
 from recheck.errors import UserError
 
-# Losses that look at nothing but the distances of pairs; others would compute something else without a word.
+# Losses that depend only on the distances of pairs. Others would silently compute something else.
 OF_PAIRS = (
     losses.ContrastiveLoss,
     losses.TripletMarginLoss,
@@ -18,31 +18,36 @@ OF_PAIRS = (
 
 
 class WithinPairLoss(nn.Module):
-    """A loss of pairs or triplets on the soft hardest value of each pair over the views of its images.
+    """A pair or triplet loss, applied to a soft extreme of each pair's distances over several views.
 
-    Given views e of shape (V, batch, dimension), pair (i, j) has V values z_v, the loss's own distance or similarity of
-    e_v,i and e_v,j: both from the same view. They become one by a soft maximum or minimum with ``sharpness`` a,
+    For views e of shape (V, batch, dimension), pair (i, j) has V values z_v: the distance or similarity (as the loss
+    defines it) of e_v,i and e_v,j, both from the same view. A soft maximum or minimum with ``sharpness`` a combines
+    them,
 
         smax(z) = Σ_v softmax_v(a z_v) z_v,    smin(z) = Σ_v softmax_v(−a z_v) z_v:
 
-    a positive pair as its most distant, a negative pair as its nearest view has it. ``loss``, with its own margins and
-    reducer, is then applied to these values. Nothing is detached: gradients go through the weights into all views.
+    a positive pair takes the value of its most distant view, a negative pair that of its nearest view. ``loss``, with
+    its margins and reducer, is then applied to these values. Nothing is detached: gradients flow through the softmax
+    weights into all views.
     """
 
     def __init__(self, loss: nn.Module, sharpness: float):
         super().__init__()
         if type(loss) not in OF_PAIRS:
             known = ", ".join(known.__name__ for known in OF_PAIRS)
-            raise UserError(f"'WithinPairLoss' can't have the loss '{type(loss).__name__}' inside; it knows {known}.")
+            raise UserError(f"'loss' of 'WithinPairLoss' must be one of {known}, found {type(loss).__name__}.")
         if loss.embedding_regularizer is not None:
-            raise UserError("'WithinPairLoss' can't regularise embeddings: there are several of each image.")
+            raise UserError(
+                "'WithinPairLoss' cannot regularise embeddings, because an image has several: remove "
+                "'embedding_regularizer'."
+            )
         self.distance, self.sharpness = loss.distance, sharpness
         loss.distance = _Given(is_inverted=self.distance.is_inverted)
         self.loss = loss
 
     def forward(self, views: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if views.ndim != 3:
-            raise UserError("'WithinPairLoss' needs several views of each image: add 'forward: {class: MultiView, …}'.")
+            raise UserError("'WithinPairLoss' needs several views per image: add 'forward: {class: MultiView, …}'.")
         values = torch.vmap(self.distance)(views)
         return self.loss(self._hardest(values, labels), labels)
 
@@ -55,7 +60,7 @@ class WithinPairLoss(nn.Module):
 
 
 class _Given(BaseDistance):
-    """In place of the embeddings, a loss is given their distances; this hands them on."""
+    """Returns precomputed distances, which the loss receives in place of embeddings."""
 
     def forward(self, query_emb: torch.Tensor, ref_emb: torch.Tensor | None = None) -> torch.Tensor:
         return query_emb

@@ -1,18 +1,18 @@
-"""A soft maximum of 0 and of what the pairs of an anchor contribute."""
+"""Soft maximum of 0 and the terms of an anchor's pairs."""
 
 import torch
 
 
 def log_sum_exp(values: torch.Tensor, mask: torch.Tensor, maths: str) -> torch.Tensor:
-    """Over the entries x_j of each row where ``mask`` is true: (rows, columns) → (rows,).
+    """Log-sum-exp over the entries x_j of each row where ``mask`` is true: (rows, columns) → (rows,).
 
         fixed   log(1 + Σ_j exp x_j)
         legacy  log(exp M + Σ_j exp x_j),   M the largest of *all* entries of the row, a constant
 
-    The legacy form is a slip: the 1 was added after all terms had been divided by exp M. It also has M from entries
-    that do not take part, such as the anchor's distance to itself, which can drown all that do.
+    The legacy form is a mistake: the 1 was added after all terms had been divided by exp M. Besides, M also covers
+    entries where ``mask`` is false, such as the anchor's distance to itself, and can be large enough to hide the sum.
     """
-    taking_part = values.masked_fill(~mask, -torch.inf)
+    chosen = values.masked_fill(~mask, -torch.inf)
     largest = values.detach().amax(dim=1, keepdim=True)
     first = largest if maths == "legacy" else torch.zeros_like(largest)
-    return torch.cat([first, taking_part], dim=1).logsumexp(dim=1)
+    return torch.cat([first, chosen], dim=1).logsumexp(dim=1)

@@ -1,7 +1,7 @@
-"""Largest and smallest entries of rows, some of whose entries do not take part.
+"""Masked maximum and minimum of rows.
 
-A row without any entry that takes part has an extreme too: a little beyond all of its entries, at place 0. That is
-how the TensorFlow Similarity library defines it, and what its losses make of an anchor without positives follows.
+If the mask of a row is all false, the result lies slightly beyond all of its entries, at column 0. TensorFlow
+Similarity defines it so, and this determines the loss of an anchor without positives.
 """
 
 from typing import NamedTuple
@@ -12,16 +12,16 @@ BEYOND = 1e-6
 
 
 class Extreme(NamedTuple):
-    """The value and the column of each row's extreme entry, (rows,) each."""
+    """Value and column of each row's extreme entry, (rows,) each."""
 
     value: torch.Tensor
     place: torch.Tensor
 
 
 def masked_max(values: torch.Tensor, mask: torch.Tensor) -> Extreme:
-    """The largest entry of each row where ``mask`` is true, the first one if there are several.
+    """Largest entry of each row where ``mask`` is true; the first one if several are equal.
 
-    Of an empty row it is (its smallest entry) − 1e-6 at place 0. Gradients are shared among equal entries.
+    If the mask is all false, it is (the row's smallest entry) − 1e-6, at column 0. Equal entries share the gradient.
     """
     lowest = values.amin(dim=1, keepdim=True) - BEYOND
     place = values.masked_fill(~mask, -torch.inf).argmax(dim=1)
@@ -29,6 +29,6 @@ def masked_max(values: torch.Tensor, mask: torch.Tensor) -> Extreme:
 
 
 def masked_min(values: torch.Tensor, mask: torch.Tensor) -> Extreme:
-    """The smallest entry of each row where ``mask`` is true; of an empty row (its largest entry) + 1e-6 at place 0."""
+    """Smallest entry of each row where ``mask`` is true; (the row's largest entry) + 1e-6, at column 0, if none is."""
     smallest = masked_max(-values, mask)
     return Extreme(-smallest.value, smallest.place)

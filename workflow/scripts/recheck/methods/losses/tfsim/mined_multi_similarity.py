@@ -1,4 +1,4 @@
-"""The multi-similarity loss together with its own mining."""
+"""The multi-similarity loss with built-in mining."""
 
 import torch
 
@@ -10,16 +10,16 @@ from recheck.methods.losses.tfsim.per_anchor import Pairs, PerAnchorLoss
 
 
 class MinedMultiSimilarityLoss(PerAnchorLoss):
-    """For an anchor with cosine distances d
+    """For an anchor with cosine distances d, the loss is
 
         log(1 + Σ_p exp(α z_p)) / α + log(1 + Σ_n exp(−β z_n)) / β,   z = d + lmda − center,
 
-    over the positives p farther than (nearest negative) − ε and the negatives n nearer than (farthest positive) + ε;
-    0 for an anchor of which no positive or no negative is kept. The mining has no gradient. ``MultiSimilarityLoss`` of
-    pytorch-metric-learning with its miner and ``base`` = lmda (center 1) keeps the half of such an anchor that exists.
+    over the positives p farther than (nearest negative) − ε and the negatives n nearer than (farthest positive) + ε.
+    It is 0 if no positive or no negative of the anchor is kept; ``MultiSimilarityLoss`` of pytorch-metric-learning with
+    its miner and ``base`` = lmda (center 1) then keeps the other term. The mining has no gradient.
 
-    ``maths: legacy`` has z = d − lmda, no center, and exp(largest exponent of the row) in place of each 1, see
-    ``log_sum_exp``; its defaults of the time were α 1, β 20, ε 0.2, lmda 0.5.
+    With ``maths: legacy``, z = d − lmda without a center, and each 1 is replaced by exp(largest exponent of the row),
+    see ``log_sum_exp``. Its defaults were α 1, β 20, ε 0.2 and lmda 0.5.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class MinedMultiSimilarityLoss(PerAnchorLoss):
     ):
         super().__init__(maths)
         if maths == "legacy" and center is not None:
-            raise UserError("'MinedMultiSimilarityLoss' had no 'center' yet with 'maths: legacy': remove it.")
+            raise UserError("'center' of the loss 'MinedMultiSimilarityLoss' needs 'maths: fixed': remove one of them.")
         self.alpha = checked_number("alpha", alpha, self, above=0)
         self.beta = checked_number("beta", beta, self, above=0)
         self.epsilon = checked_number("epsilon", epsilon, self)

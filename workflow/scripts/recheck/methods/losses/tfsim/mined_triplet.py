@@ -1,4 +1,4 @@
-"""The triplet loss with one mined triplet for each anchor."""
+"""The triplet loss with one mined triplet per anchor."""
 
 import torch
 from torch.nn.functional import softplus
@@ -10,18 +10,18 @@ from recheck.methods.losses.tfsim.per_anchor import Pairs, PerAnchorLoss
 
 
 class MinedTripletLoss(PerAnchorLoss):
-    """max(0, d_p − d_n + margin), or log(1 + exp(d_p − d_n)) with ``soft_margin``, of one triplet for each anchor.
+    """max(0, d_p − d_n + margin), or log(1 + exp(d_p − d_n)) with ``soft_margin``, for one triplet per anchor.
 
-    Its positive is the farthest (``positive_mining: hard``) or the nearest (``easy``); its negative the nearest
-    (``negative_mining: hard``), the farthest (``easy``) or the nearest that is farther than the farthest positive
-    (``semi-hard``); if none is, the farthest negative. Distances are cosine distances.
+    Distances are cosine distances. The positive is the farthest (``positive_mining: hard``) or the nearest (``easy``).
+    The negative is the nearest (``negative_mining: hard``), the farthest (``easy``), or the nearest one that is farther
+    than the farthest positive (``semi-hard``; if none exists, the farthest).
 
-    ``incomplete_anchors`` are those without positives or without negatives. They count as ``zero``. The library has
-    them ``count`` in both of its states, with the stand-ins of ``masked_max`` and ``masked_min``: an anchor without
-    positives then is pushed away from its negative as if it had a positive at distance 0.
+    ``incomplete_anchors`` decides about anchors without positives or without negatives. With ``zero`` their loss is 0.
+    With ``count``, as in both versions of the library, ``masked_max`` and ``masked_min`` supply the missing distance:
+    an anchor without positives is pushed away from its negative as if it had a positive at distance 0.
 
-    ``maths: legacy``: an anchor without a semi-hard negative has the distance (largest of the row) + 1e-6 and image 0
-    in its place, whatever that is; and the soft margin is one log Σ exp(d_p − d_n) of the whole batch.
+    With ``maths: legacy``, an anchor without a semi-hard negative uses the distance (largest of the row) + 1e-6 and
+    image 0 instead, whatever its class, and the soft margin is one log Σ exp(d_p − d_n) for the whole batch.
     """
 
     def __init__(
@@ -38,16 +38,18 @@ class MinedTripletLoss(PerAnchorLoss):
         self.negative_mining = chosen("negative_mining", negative_mining, ("hard", "semi-hard", "easy"), self)
         if not isinstance(soft_margin, bool):
             raise UserError(
-                f"'soft_margin' of the loss '{type(self).__name__}' must be true or false, not {soft_margin!r}."
+                f"'soft_margin' of the loss '{type(self).__name__}' must be true or false, found {soft_margin!r}."
             )
         if soft_margin and margin is not None:
-            raise UserError(f"The loss '{type(self).__name__}' has either 'margin' or 'soft_margin', not both.")
+            raise UserError(
+                f"The loss '{type(self).__name__}' takes 'margin' or 'soft_margin', found both: remove one of them."
+            )
         self.soft_margin = soft_margin
         self.margin = 1.0 if margin is None else checked_number("margin", margin, self)
         self.incomplete_anchors = chosen("incomplete_anchors", incomplete_anchors, ("zero", "count"), self)
 
     def of_pairs(self, pairs: Pairs) -> torch.Tensor:
-        """The loss of each anchor; with a legacy soft margin the one value of the batch, (1,)."""
+        """Loss of each anchor; with a legacy soft margin, a single value for the batch, (1,)."""
         positive, negative = self._positive(pairs), self._negative(pairs)
         gap = positive.value - self._negative_distance(pairs, positive, negative)
         complete = pairs.positive.any(dim=1) & pairs.negative.any(dim=1)
@@ -73,8 +75,8 @@ class MinedTripletLoss(PerAnchorLoss):
         nearest = masked_min(pairs.distance, candidates)
         if self.maths == "legacy":
             return nearest
-        found = candidates.any(dim=1)
-        return Extreme(*(one.where(found, other) for one, other in zip(nearest, farthest, strict=True)))
+        exists = candidates.any(dim=1)
+        return Extreme(*(one.where(exists, other) for one, other in zip(nearest, farthest, strict=True)))
 
     def _negative_distance(self, pairs: Pairs, positive: Extreme, negative: Extreme) -> torch.Tensor:
         """d_n of each triplet."""

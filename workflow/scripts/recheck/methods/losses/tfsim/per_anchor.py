@@ -1,4 +1,4 @@
-"""What the losses of TensorFlow Similarity share: one value for each image, and two states of that library."""
+"""Base of the TensorFlow Similarity losses: one value per image, as two versions of the library compute it."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -14,7 +14,7 @@ MATHS = ("fixed", "legacy")
 
 
 class Pairs(NamedTuple):
-    """All pairs of a batch, (batch, batch) each; an image makes no pair with itself."""
+    """All pairs of a batch, (batch, batch) each; an image is not paired with itself."""
 
     distance: torch.Tensor
     positive: torch.Tensor
@@ -22,10 +22,10 @@ class Pairs(NamedTuple):
 
 
 class PerAnchorLoss(nn.Module, ABC):
-    """The mean over all images of the batch, each the anchor once.
+    """Mean over all images of the batch, with each image as anchor once.
 
-    ``maths: fixed`` is the corrected form, that of the library's last release (0.18). ``maths: legacy`` repeats what
-    it computed when the benchmark was published (0.16), mistakes included; it is there to show what they do.
+    ``maths: fixed`` is the corrected form of the library's last release (0.18). ``maths: legacy`` reproduces the
+    release of the published benchmark (0.16), including its mistakes, to show their effect.
     """
 
     def __init__(self, maths: str):
@@ -35,18 +35,18 @@ class PerAnchorLoss(nn.Module, ABC):
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor, mined: object = None) -> torch.Tensor:
         name = type(self).__name__
         if mined is not None:
-            raise UserError(f"The loss '{name}' chooses its pairs itself: remove 'miner'.")
+            raise UserError(f"The loss '{name}' mines its pairs itself: remove 'miner'.")
         if embeddings.ndim != 2:
-            raise UserError(f"The loss '{name}' needs one embedding of each image: remove 'forward'.")
+            raise UserError(f"The loss '{name}' needs one embedding per image: remove 'forward'.")
         return self.per_anchor(embeddings, labels).mean()
 
     def per_anchor(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The loss of each anchor, (batch,); zero, and without gradient, for an anchor that makes no pairs."""
+        """Loss of each anchor, (batch,); 0 without gradient for an anchor that has no pairs."""
         return self.of_pairs(pairs_of(embeddings, labels))
 
     @abstractmethod
     def of_pairs(self, pairs: Pairs) -> torch.Tensor:
-        """The same, from the pairs."""
+        """Loss of each anchor, from the pairs."""
 
 
 def pairs_of(embeddings: torch.Tensor, labels: torch.Tensor) -> Pairs:

@@ -1,4 +1,4 @@
-"""The PN loss: a triplet loss that looks at the negative from both ends of the positive pair."""
+"""The PN loss: a triplet loss that measures the negative from both ends of the positive pair."""
 
 import torch
 
@@ -8,9 +8,9 @@ from recheck.methods.losses.tfsim.per_anchor import Pairs
 
 
 class PositiveNegativeLoss(MinedTripletLoss):
-    """``MinedTripletLoss``, mined in the same way, with d_n = min(d(anchor, negative), d(positive, negative)).
+    """``MinedTripletLoss`` with d_n = min(d(anchor, negative), d(positive, negative)); the mining is the same.
 
-    Of several positives or negatives at the same distance the first one of the batch is taken.
+    Of several positives or negatives at the same distance, the first one in the batch is used.
     """
 
     def _negative_distance(self, pairs: Pairs, positive: Extreme, negative: Extreme) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The circle loss with a sum for each side of its own."""
+"""The circle loss with separate sums for positives and negatives."""
 
 import torch
 
@@ -8,14 +8,14 @@ from recheck.methods.losses.tfsim.per_anchor import Pairs, PerAnchorLoss
 
 
 class TwoSidedCircleLoss(PerAnchorLoss):
-    """For an anchor with cosine distances d_p to its positives and d_n to its negatives
+    """For an anchor with cosine distances d_p to its positives and d_n to its negatives, the loss is
 
         log(1 + Σ_p exp(−γ a_p (m − d_p))) + log(1 + Σ_n exp(γ a_n (1 − m − d_n))),
-        a_p = max(0, m + d_p),  a_n = max(0, 1 + m − d_n),
+        a_p = max(0, m + d_p),  a_n = max(0, 1 + m − d_n).
 
-    and 0 for an anchor without positives or without negatives. ``CircleLoss`` of pytorch-metric-learning is another
-    one: softplus of the sum of both log-sum-exps, and no gradient through the weights a. ``maths: legacy`` has
-    exp(largest exponent of the row) in place of each 1, see ``log_sum_exp``.
+    It is 0 for an anchor without positives or without negatives. ``CircleLoss`` of pytorch-metric-learning differs: it
+    is the softplus of the sum of both log-sum-exps, without gradient through the weights a. With ``maths: legacy``,
+    each 1 is replaced by exp(largest exponent of the row), see ``log_sum_exp``.
     """
 
     def __init__(self, gamma: float = 80.0, margin: float = 0.4, maths: str = "fixed"):

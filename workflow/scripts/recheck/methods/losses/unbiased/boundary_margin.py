@@ -11,14 +11,14 @@ INDICES = ("class", "position")
 
 
 class BoundaryMarginLoss(nn.Module):
-    """Over triplets (a, p, n), with d = sqrt(Σ differences² + 1e-8) and the boundary β of the anchor:
+    """Loss of triplets (a, p, n), with d = sqrt(Σ differences² + 1e-8) and the boundary β of the anchor:
 
         l⁺ = max(0, d_ap − β + margin),    l⁻ = max(0, β − d_an + margin),
         L = (Σ l⁺ + Σ l⁻ + nu Σ β) / max(1, #{l⁺ > 0} + #{l⁻ > 0}).
 
-    There is a boundary for each training class. ``beta_index: position`` looks it up by the anchor's position in the
-    batch instead, positions beyond the table at its last entry, as the released code of the study did.
-    pytorch-metric-learning's MarginLoss has no term under the root and no boundaries by position. Without a miner all
+    Each training class has a boundary. ``beta_index: position`` instead looks up the boundary by the anchor's position
+    in the batch, with positions beyond the table mapped to its last entry, as in the released code of the study.
+    pytorch-metric-learning's MarginLoss has no term under the root and no boundaries by position. Without a miner, all
     triplets are used.
     """
 
@@ -27,7 +27,9 @@ class BoundaryMarginLoss(nn.Module):
     ):
         super().__init__()
         if beta_index not in INDICES:
-            raise UserError(f"'BoundaryMarginLoss' needs 'class' or 'position' as 'beta_index', not {beta_index!r}.")
+            raise UserError(
+                f"'beta_index' of the loss 'BoundaryMarginLoss' must be 'class' or 'position', found {beta_index!r}."
+            )
         self.margin, self.nu, self.beta_index = margin, nu, beta_index
         self.beta = nn.Parameter(torch.full((num_classes,), float(beta)))
 

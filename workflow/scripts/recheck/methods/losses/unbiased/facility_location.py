@@ -1,4 +1,4 @@
-"""Structured clustering by facility location: the true clustering has to beat the best wrong one."""
+"""Structured clustering by facility location: the true clustering must score higher than the best wrong one."""
 
 from dataclasses import dataclass
 
@@ -8,30 +8,31 @@ from torch import nn
 from recheck.methods.geometry import distances, same_class
 
 FLOOR = 1e-10
-"""Of the denominator of the mutual information: one cluster alone has no entropy."""
+"""Smallest denominator of the NMI, because the entropy of a single cluster is 0."""
 
 
 @dataclass
 class Facilities:
-    """The clustering that violates the margin most. A slot is a cluster's number, its medoid the row it is around."""
+    """Clustering that violates the margin most. A slot is the number of a cluster; its medoid is its central row."""
 
     greedy: torch.Tensor
-    """Medoids in the order in which they were picked."""
+    """Medoid of each slot, in the order in which they were picked."""
     medoids: torch.Tensor
-    """The same slots after refinement."""
+    """Medoid of each slot after refinement."""
     assignment: torch.Tensor
-    """The slot of each row."""
+    """Slot of each row."""
     nmi: torch.Tensor
 
 
 class FacilityLocationLoss(nn.Module):
-    """max(0, F(S) + gamma (1 − NMI(y, assign S)) − G), D the Euclidean distances of the batch.
+    """max(0, F(S) + gamma (1 − NMI(y, assign S)) − G), where D are the Euclidean distances of the batch.
 
-        F(S) = −Σ_j min_s D[S_s, j]                      the energy of medoids S,
-        G    = −Σ_classes min_{i in c} Σ_{j in c} D_ij   that of the true classes around their own medoids.
+        F(S) = −Σ_j min_s D[S_s, j]                      energy of the medoids S,
+        G    = −Σ_classes min_{i in c} Σ_{j in c} D_ij   energy of the true classes around their medoids.
 
-    S has as many medoids as the batch has classes. It is found greedily, then refined slot by slot in ``sweeps``
-    sweeps (``refine``). Gradients go through the distances in F and G; S, its assignment and the NMI are constants.
+    S has as many medoids as the batch has classes. It is found greedily, then refined slot by slot in ``sweeps`` sweeps
+    unless ``refine`` is false. Gradients flow through the distances in F and G; S, its assignment and the NMI are
+    constants.
     """
 
     def __init__(self, gamma: float = 1.0, sweeps: int = 5, refine: bool = True):
@@ -45,7 +46,7 @@ class FacilityLocationLoss(nn.Module):
         return torch.relu(predicted + self.gamma * (1 - found.nmi) - true)
 
     def search(self, matrix: torch.Tensor, labels: torch.Tensor) -> Facilities:
-        """Loss-augmented inference on distances without gradients."""
+        """Search for the clustering with the largest F + gamma (1 − NMI), on distances without gradients."""
         names, classes = labels.unique(return_inverse=True)
         agreement = Agreement(classes, len(names), matrix.dtype)
         greedy = self._greedy(matrix, agreement, len(names))
@@ -53,19 +54,19 @@ class FacilityLocationLoss(nn.Module):
         for _ in range(self.sweeps):
             before = medoids.clone()
             self._sweep(matrix, agreement, medoids)
-            if torch.equal(medoids, before):  # and so would be all sweeps to come
+            if torch.equal(medoids, before):  # later sweeps would not change them either
                 break
         assignment = assign(matrix, medoids[None])
         return Facilities(greedy, medoids, assignment[0], agreement(assignment)[0])
 
     def _greedy(self, matrix: torch.Tensor, agreement: "Agreement", kinds: int) -> torch.Tensor:
-        """As often as there are classes: the row that adds most to F + gamma (1 − NMI); ties to the lowest."""
+        """Pick one medoid per class, each time the row with the largest F + gamma (1 − NMI); the first wins ties."""
         rows = torch.arange(len(matrix), device=matrix.device)
         nearest = torch.full_like(matrix[0], torch.inf)
         slots = torch.zeros_like(rows)
         medoids = rows[:0]
         for slot in range(kinds):
-            # for all candidates at once: a row moves to the new slot if that is nearer, or if it is the candidate
+            # All candidates at once: a row moves to the new slot if that is nearer, or if it is the candidate itself.
             moves = (matrix < nearest) | (rows[:, None] == rows)
             moved = torch.where(moves, slot, slots)
             augmented = self.gamma * (1 - agreement(moved))
@@ -77,22 +78,22 @@ class FacilityLocationLoss(nn.Module):
         return medoids
 
     def _sweep(self, matrix: torch.Tensor, agreement: "Agreement", medoids: torch.Tensor) -> None:
-        """Give each slot in turn the best medoid among the rows it had when the sweep began; later slots see it.
+        """Give each slot in turn the best medoid among the rows it had at the start of the sweep.
 
-        The candidates of all slots are tried at once. What that says holds up to the first slot that changes; only the
-        slots behind it have to be tried again.
+        Later slots see the changes of earlier ones. The candidates of all slots are tried at once; the result is valid
+        up to the first slot that changes, and only the slots after it are tried again.
         """
         assignment = assign(matrix, medoids[None])[0]
         members = [(assignment == slot).nonzero().flatten() for slot in range(len(medoids))]
-        members = {slot: rows for slot, rows in enumerate(members) if len(rows) > 1}  # one row alone stays the medoid
-        own = {slot: -matrix[rows][:, rows].sum(dim=1) for slot, rows in members.items()}
+        members = {slot: rows for slot, rows in enumerate(members) if len(rows) > 1}  # a single row stays the medoid
+        energies = {slot: -matrix[rows][:, rows].sum(dim=1) for slot, rows in members.items()}
         while members:
             rows, lengths = torch.cat(list(members.values())), [len(rows) for rows in members.values()]
             candidates = medoids.repeat(len(rows), 1)
             candidates[torch.arange(len(rows)), assignment[rows]] = rows
             augmented = self.gamma * (1 - agreement(assign(matrix, candidates)))
-            score = torch.cat([own[slot] for slot in members]) + augmented
-            best = torch.stack([part.argmax() for part in score.split(lengths)]).tolist()
+            score = torch.cat([energies[slot] for slot in members]) + augmented
+            best = torch.stack([scores.argmax() for scores in score.split(lengths)]).tolist()
             better = {slot: rows[choice] for (slot, rows), choice in zip(members.items(), best, strict=True)}
             changed = next((slot for slot, row in better.items() if row != medoids[slot]), len(medoids))
             if changed < len(medoids):
@@ -101,17 +102,20 @@ class FacilityLocationLoss(nn.Module):
 
 
 def assign(matrix: torch.Tensor, medoids: torch.Tensor) -> torch.Tensor:
-    """(sets, slots) of medoids → (sets, rows): the slot of the nearest, the lowest of equals; a medoid has its own."""
+    """Slot of the nearest medoid for each row: medoids (sets, slots) → slots (sets, rows).
+
+    The lowest slot wins ties. A medoid always belongs to its own slot.
+    """
     slots = matrix[medoids].argmin(dim=1)
-    own = torch.arange(medoids.shape[1], device=medoids.device).expand_as(medoids)
-    return slots.scatter(1, medoids, own)
+    of_medoids = torch.arange(medoids.shape[1], device=medoids.device).expand_as(medoids)
+    return slots.scatter(1, medoids, of_medoids)
 
 
 class Agreement:
-    """Mutual information / geometric mean of the entropies, of the classes of rows and each of (sets, rows) slots.
+    """NMI (mutual information / geometric mean of the entropies) of the rows' classes and each set of slots.
 
-    Both are numbers below ``kinds``. As means over rows of logarithms of shares, which are of whole numbers: one
-    cluster alone has exactly no information.
+    Classes (rows,) and slots (sets, rows) are numbers below ``kinds``. Information and entropies are means over rows of
+    the logarithms of shares. Shares are ratios of whole numbers, so the information of a single cluster is exactly 0.
     """
 
     def __init__(self, classes: torch.Tensor, kinds: int, dtype: torch.dtype):
@@ -128,20 +132,20 @@ class Agreement:
         return information / entropies.sqrt().clamp_min(FLOOR)
 
     def _shares(self, groups: torch.Tensor, kinds: int) -> torch.Tensor:
-        """(sets, rows) of group numbers → the share of the rows of its set that are in the group of each row."""
+        """Group numbers (sets, rows) → for each row, the share of its set's rows that are in the same group."""
         sets = groups.shape[0]
         apart = groups + torch.arange(0, kinds * sets, kinds, device=groups.device)[:, None]
         return apart.flatten().bincount(minlength=kinds * sets)[apart].to(self.dtype) / self.rows
 
 
 def energy(matrix: torch.Tensor, found: Facilities) -> torch.Tensor:
-    """F of the medoids that were found."""
+    """F of the medoids found by the search."""
     rows = torch.arange(len(matrix), device=matrix.device)
     return -matrix[found.medoids[found.assignment], rows].sum()
 
 
 def true_energy(matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """G: each class around the row of it that is nearest to all; of equals, the gradient is that of the first."""
+    """G: energy of each class around its medoid, summed; if several rows tie, the first gets the gradient."""
     same = same_class(labels)
     within = (matrix * same).sum(dim=1)
     of_class = within.detach().expand_as(matrix).masked_fill(~same, torch.inf)

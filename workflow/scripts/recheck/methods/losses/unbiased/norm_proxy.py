@@ -9,11 +9,11 @@ INIT = "normal 0.00125"
 
 
 class NormProxyLoss(ProxyLoss):
-    """Mean over images of −Σ_c t_ic log softmax_c(x_i · p_c / temperature), proxies at length 1.
+    """Mean over images of −Σ_c t_ic log softmax_c(x_i · p_c / temperature), with proxies of length 1.
 
-    t is 1 − s on the own class and s / (C − 1) on each other (s = ``label_smoothing``; PyTorch's smoothing gives the
-    own class a share too). ``sign: original`` is −x · p, as the released code has it: the same model with every proxy
-    turned round.
+    t is 1 − s for the true class and s / (C − 1) for every other class, where s is ``label_smoothing``. (PyTorch's
+    smoothing spreads s over all classes, including the true one.) ``sign: original`` uses −x · p as the released code
+    does, which is the same model with every proxy negated.
     """
 
     def __init__(

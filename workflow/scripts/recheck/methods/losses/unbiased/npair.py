@@ -4,15 +4,15 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from recheck.methods.losses.unbiased.pair_batch import anchors_and_positives, own_pairs, squared_lengths
+from recheck.methods.losses.unbiased.pair_batch import anchors_and_positives, pair_targets, squared_lengths
 
 
 class NPairLoss(nn.Module):
     """Mean over pairs of −Σ_j t_ij log softmax_j(a_i · p_j) + l2 (|a_i|² + |p_i|²).
 
-    Embeddings are [anchors; positives], two halves in the same order. t_i is 1 at pair i; where labels repeat, it is
-    uniform over the pairs of that label. ``symmetric``: the mean of this and of the same with a and p exchanged in
-    the products. Without either it is pytorch-metric-learning's NPairsLoss, which can't do these two.
+    Embeddings are [anchors; positives], two halves in the same order. t_i is 1 at pair i; if several pairs have its
+    label, t_i is uniform over them. ``symmetric`` averages the first term with the same term after exchanging a and p.
+    pytorch-metric-learning's NPairsLoss is the same without these two cases, which it does not support.
     """
 
     def __init__(self, l2: float = 0.0005, symmetric: bool = False):
@@ -31,7 +31,7 @@ class NPairLoss(nn.Module):
 
     def _terms(self, anchors: torch.Tensor, positives: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         scores = self._scores(anchors, positives)
-        return cross_entropy(scores, own_pairs(labels, scores), reduction="none")
+        return cross_entropy(scores, pair_targets(labels, scores), reduction="none")
 
     def _scores(self, anchors: torch.Tensor, positives: torch.Tensor) -> torch.Tensor:
         return anchors @ positives.T

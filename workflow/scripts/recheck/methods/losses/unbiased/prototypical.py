@@ -1,4 +1,4 @@
-"""Prototypical networks: queries are classified by the nearest mean of a few supports."""
+"""Prototypical networks: classify a query by the nearest mean of a few support images."""
 
 import torch
 from torch import nn
@@ -9,10 +9,9 @@ from recheck.methods.geometry import squared_distances
 
 
 class PrototypicalLoss(nn.Module):
-    """Mean over queries of the cross-entropy of softmax_c(−|q − prototype_c|²); a prototype is the mean of supports.
+    """Mean over queries of the cross-entropy of softmax_c(−|q − prototype_c|²); a prototype is a mean of supports.
 
-    Embeddings are [supports; queries], both class by class in the same order of classes, as the sampler ``Episodes``
-    gives them.
+    Embeddings are [supports; queries], both sorted by class in the same order, as the sampler ``Episodes`` draws them.
     """
 
     def __init__(self, classes: int, supports: int, queries: int):
@@ -41,6 +40,6 @@ class PrototypicalLoss(nn.Module):
             )
         if not whole:
             raise UserError(
-                f"'PrototypicalLoss' needs batches of {self.classes} classes x ({self.supports} supports + "
+                f"The loss 'PrototypicalLoss' needs batches of {self.classes} classes x ({self.supports} supports + "
                 f"{self.queries} queries): use the sampler 'Episodes' with the same numbers."
             )

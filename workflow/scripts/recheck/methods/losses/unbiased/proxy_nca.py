@@ -1,4 +1,4 @@
-"""Proxy-NCA as first published: the own proxy is not among those that the image is pushed from."""
+"""Proxy-NCA as first published: the denominator excludes the proxy of the image's class."""
 
 import torch
 
@@ -11,9 +11,10 @@ INIT = "normal 0.00125"
 class ExclusiveProxyNCALoss(ProxyLoss):
     """Mean over images of Σ_c t_ic (q_ic + log Σ_{k ≠ y_i} exp(−q_ik)),  q_ic = |m x_i − m p_c|² / temperature.
 
-    m is the ``multiplier`` of embeddings (used as given) and of proxies (at length 1); t is 1 on the own class, or with
-    ``label_smoothing`` s, 1 − s there and s / (C − 1) elsewhere. It can be negative. ``exclude_positive: false`` keeps
-    the own proxy in the sum, as pytorch-metric-learning's ProxyNCALoss does; ``sign: original`` takes −q for q.
+    ``multiplier`` m scales embeddings (not normalised here) and proxies (of length 1). t is 1 − s for the true class
+    and s / (C − 1) for every other class, where s is ``label_smoothing``. The loss can be negative.
+    ``exclude_positive: false`` keeps the true proxy in the sum, as pytorch-metric-learning's ProxyNCALoss does.
+    ``sign: original`` replaces q by −q.
     """
 
     def __init__(
@@ -35,6 +36,6 @@ class ExclusiveProxyNCALoss(ProxyLoss):
     def of_images(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         squared = squared_distances(self.multiplier * embeddings, self.multiplier * self.units)
         q = self.direction * squared / self.temperature
-        repelling = q.masked_fill(self.own(labels), torch.inf) if self.exclude_positive else q
+        repelling = q.masked_fill(self.true_proxies(labels), torch.inf) if self.exclude_positive else q
         pushed = torch.logsumexp(-repelling, dim=1)
         return (self.smoothed(labels, self.label_smoothing) * (q + pushed[:, None])).sum(dim=1)

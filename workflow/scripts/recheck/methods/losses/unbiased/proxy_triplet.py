@@ -1,4 +1,4 @@
-"""The triplet loss between an image, its proxy and every other proxy."""
+"""The triplet loss of an image, the proxy of its class and every other proxy."""
 
 import torch
 
@@ -9,7 +9,7 @@ INIT = "uniform 0.2"
 
 
 class ProxyTripletLoss(ProxyLoss):
-    """Mean over images of Σ_{c ≠ y_i} max(0, |x_i − p_{y_i}|² − |x_i − p_c|² + margin), proxies at length 1."""
+    """Mean over images of Σ_{c ≠ y_i} max(0, |x_i − p_{y_i}|² − |x_i − p_c|² + margin), proxies of length 1."""
 
     def __init__(self, num_classes: int, embedding_size: int, margin: float = 1.0, init: str = INIT):
         super().__init__(num_classes, embedding_size, init)
@@ -19,4 +19,4 @@ class ProxyTripletLoss(ProxyLoss):
         squared = squared_distances(embeddings, self.units)
         to_own = squared.gather(1, labels[:, None])
         terms = torch.relu(to_own - squared + self.margin)
-        return terms.masked_fill(self.own(labels), 0).sum(dim=1)
+        return terms.masked_fill(self.true_proxies(labels), 0).sum(dim=1)

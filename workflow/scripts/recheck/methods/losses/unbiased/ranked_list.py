@@ -8,19 +8,21 @@ from recheck.methods.geometry import distances, same_class
 
 
 class UnbiasedRankedListLoss(nn.Module):
-    """Positives are pulled within alpha − margin, negatives pushed beyond alpha, the nearest of them most.
+    """Pulls positives within alpha − margin and pushes negatives beyond alpha, the nearest ones most.
 
         P_i = {j : y_j = y_i, d_ij > alpha − margin},    N_i = {j : y_j ≠ y_i, d_ij < alpha},
         L_i = Σ_{P_i} (d_ij − (alpha − margin)) / max(1, |P_i|) + Σ_{N_i} w_ij (alpha − d_ij),
         w_i = softmax over N_i of temperature · (alpha − d_ij),
 
-    and L = Σ L_i / max(1, #{L_i > 0}). Gradients go through the weights too.
+    and L = Σ L_i / max(1, #{L_i > 0}). Gradients flow through the weights too.
     """
 
     def __init__(self, alpha: float = 1.2, margin: float = 0.4, temperature: float = 10.0):
         super().__init__()
         if not 0 <= margin <= alpha:
-            raise UserError(f"'UnbiasedRankedListLoss' needs a 'margin' from 0 to 'alpha' {alpha}, not {margin}.")
+            raise UserError(
+                f"'margin' of the loss 'UnbiasedRankedListLoss' must be from 0 to 'alpha' ({alpha}), found {margin}."
+            )
         self.alpha, self.margin, self.temperature = alpha, margin, temperature
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

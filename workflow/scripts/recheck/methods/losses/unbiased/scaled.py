@@ -1,4 +1,4 @@
-"""A loss times a constant, where a study's optimiser feels the scale of gradients."""
+"""A loss times a constant, for optimisers that depend on the scale of gradients."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class ScaledLoss(nn.Module):
-    """factor · loss, and with ``per_image`` that divided by the number of images in the batch."""
+    """factor · loss; with ``per_image``, also divided by the number of images in the batch."""
 
     def __init__(self, loss: nn.Module, factor: float = 1.0, per_image: bool = False):
         super().__init__()

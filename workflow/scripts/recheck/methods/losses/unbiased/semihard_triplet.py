@@ -1,4 +1,4 @@
-"""The triplet loss with one semi-hard negative for each positive pair (FaceNet)."""
+"""The triplet loss with one semi-hard negative per positive pair (FaceNet)."""
 
 import torch
 from torch import nn
@@ -7,12 +7,13 @@ from recheck.methods.geometry import positive_pairs, same_class, squared_distanc
 
 
 class SemiHardTripletLoss(nn.Module):
-    """The mean over ordered positive pairs (i, j) of max(0, margin + D_ij − n_ij), D squared distances.
+    """Mean over ordered positive pairs (i, j) of max(0, margin + D_ij − n_ij), where D are squared distances.
 
         n_ij = min {D_ik : y_k ≠ y_i, D_ik > D_ij}, or max {D_ik : y_k ≠ y_i} if there is no such k.
 
-    The mean is over all pairs, active or not; a pair without any negative in the batch counts as 0.
-    pytorch-metric-learning's semi-hard miner differs: every semi-hard negative, none farther, active triplets only.
+    The mean is over all pairs, including those with loss 0; a pair without any negative in the batch counts as 0.
+    pytorch-metric-learning's semi-hard miner differs: it uses every semi-hard negative and no farther ones, and
+    averages over active triplets only.
     """
 
     def __init__(self, margin: float = 1.0):
@@ -29,7 +30,7 @@ class SemiHardTripletLoss(nn.Module):
     def _negatives(
         self, squared: torch.Tensor, different: torch.Tensor, anchor: torch.Tensor, positive: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The negative of each pair, and whether it has one at all."""
+        """Negative of each pair, and whether the pair has one."""
         to_all, different = squared[anchor], different[anchor]
         semihard = different & (to_all > squared[anchor, positive][:, None])
         nearest = to_all.masked_fill(~semihard, torch.inf).argmin(dim=1)

@@ -1,0 +1,1 @@
+"""Small image datasets, made on the spot."""

@@ -1,0 +1,1 @@
+"""Kills, full disks, crashes and garbage."""

@@ -1,0 +1,428 @@
+"""Killing the workflow at random moments, and what must be the same in the end.
+
+A round is one small study, from a loopback server to its page, that is killed again and again until it is finished.
+Then it is compared with an undisturbed one in another directory. What is compared (:func:`content`): the names of all
+files below ``results/`` and ``resources/datasets/``, so that nothing half-made, hidden or temporary may be left, and
+the SHA-256 of each of them, but for what tells the time:
+
+- ``tensorboard/``, whose files are named after the moment and the process;
+- ``wall_seconds`` in ``run.json`` and the column ``images_per_second`` of ``history.csv``;
+- the durations on the page that are made from them.
+
+A moment survives if its round ends without a difference and with nothing left to do; else all moments of the round are
+lost, because one of them was.
+"""
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.datasets.glyphs import make_glyphs
+from support.project import Project, small_study
+from support.services.servers import Answer, Handler, Server, serving
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+# what Snakemake says when a job of a rule begins, and where the rule's log is
+PLACES = {
+    "fetch": ("Fetching", "logs/datasets/glyphs/fetch/*.log"),
+    "verify": ("Verifying", "logs/datasets/glyphs/verify.log"),
+    "extract": ("Unpacking", "logs/datasets/glyphs/extract.log"),
+    "index": ("Indexing", "logs/datasets/glyphs/index.log"),
+    "pack": ("Packing", "logs/datasets/glyphs/pack/*.log"),
+    "split": ("Splitting", "logs/letters/glyphs/split.log"),
+    "train": ("Training", "logs/letters/glyphs/*/*/*/train.log"),
+    "embed": ("Embedding", "logs/letters/glyphs/*/*/*/embed.log"),
+    "evaluate": ("Evaluating", "logs/letters/glyphs/*/*/evaluate.log"),
+    "table": ("Rendering", "logs/letters/glyphs/table.log"),
+    "figure": ("Drawing", "logs/letters/figures/*.log"),
+    "page": ("Assembling", "logs/letters/page.log"),
+}
+UNORDERED = (("pack", "split"), ("table", "figure"))
+# those of the issue twice as often as the small ones between them
+WEIGHTS = dict.fromkeys(("fetch", "extract", "pack", "train", "embed", "evaluate", "table"), 2)
+SCOPES = ("group", "group", "job", "job", "snakemake")
+PATIENCE, STUCK = 600, 150
+TIMES = re.compile(r"\b(\d+\.\d s|\d+ min \d\d s|\d+ h \d\d min)(?=[ <])")
+
+DATASET = """
+description: Letters in an archive.
+parser: folder
+files:
+  - path: letters.tgz
+    size: {size}
+    sha256: {sha256}
+    extract: .
+    from: [{{url: "{url}"}}]
+"""
+# a sweep too, and epochs enough to be killed in one
+STUDY = small_study(
+    protocol={
+        "transforms": {
+            "resize": {"exact": [96, 96]},
+            "train": [{"random_resized_crop": {"size": 32, "scale": [0.6, 1.0], "ratio": [0.75, 1.333]}}],
+            "eval": [{"center_crop": {"size": 32}}],
+        },
+        "sampler": {"class": "MPerClass", "batch": 16, "per_class": 2, "length": 64},
+        "schedule": {"epochs": 8, "steps_per_epoch": 5, "evaluate_every": 1},
+        "evaluation": {"metrics": ["P@1", "RP", "MAP@R"], "table": ["P@1", "RP", "MAP@R"]},
+    },
+    sweep={"label": "Margin", "methods": ["proxy"], "values": {1: {}}},
+    methods={"proxy": {"label": "Proxies", "members": 1, "loss": {"class": "ProxyAnchorLoss"}}},
+)
+
+
+@dataclass
+class Moment:
+    """A signal that is sent to a whole process group, a job's process or Snakemake's alone, while a rule runs."""
+
+    signal: signal.Signals
+    place: str
+    scope: str
+    late: bool
+    """After the job's imports, which take longer than what it does."""
+    fraction: float
+    tried: bool = False
+    lost: bool = False
+    stuck: bool = False
+    """Snakemake itself did not end: its handler of TERM takes a lock that it may hold. It was killed then."""
+    said: str = ""
+
+
+@dataclass
+class Usual:
+    """Of an undisturbed run: what it ends with, and how long the jobs of each rule take, imports and all or without."""
+
+    folder: Path
+    content: dict[str, str] = field(default_factory=dict)
+    whole: dict[str, float] = field(default_factory=dict)
+    body: dict[str, float] = field(default_factory=dict)
+
+
+class _Slow(Handler):
+    """A connection on which a small file takes a second."""
+
+    PIECES, PAUSE = 20, 0.05
+
+    def do_GET(self):
+        fast, self.wfile = self.wfile, self
+        self._fast = fast
+        try:
+            super().do_GET()
+        finally:
+            self.wfile = fast
+
+    def write(self, data: bytes) -> None:
+        piece = max(1, len(data) // self.PIECES)
+        for start in range(0, len(data), piece):
+            self._fast.write(data[start : start + piece])
+            if len(data) > 1000:
+                time.sleep(self.PAUSE)
+
+    def flush(self) -> None:
+        self._fast.flush()
+
+
+@contextlib.contextmanager
+def slow_server() -> Iterator[Server]:
+    with serving() as server:
+        server.RequestHandlerClass = _Slow
+        yield server
+
+
+def make_project(folder: Path, server: Server) -> Project:
+    """A project in which all rules have something to do, and Snakemake has nothing else to read."""
+    project = Project.create(folder, classes=1, per_class=1)
+    shutil.rmtree(project.path("glyphs"))
+    for part in ("studies", "datasets", "weights", "toys"):
+        for path in project.path(f"config/{part}").glob("*.yaml"):
+            path.unlink()
+    letters = make_glyphs(folder.parent / f"{folder.name}.letters", classes=16, per_class=10, size=48)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as made:
+        for path in sorted(letters.rglob("*.png")):
+            member = tarfile.TarInfo(path.relative_to(letters).as_posix())
+            member.size = path.stat().st_size
+            made.addfile(member, io.BytesIO(path.read_bytes()))
+    shutil.rmtree(letters)
+    data = gzip.compress(buffer.getvalue(), mtime=0)  # the same bits each time
+    url = server.give("/letters.tgz", Answer(data, headers={"ETag": '"1"'}))
+    known = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "url": url}
+    project.write("config/datasets/glyphs.yaml", DATASET.format(**known))
+    project.write("config/studies/letters.yaml", STUDY)
+    return project
+
+
+def content(project: Project) -> dict[str, str]:
+    """The hash of every file that is compared, by its path; see above."""
+    found = {}
+    for top in ("results", "resources/datasets"):
+        for path in sorted(project.path(top).rglob("*")):
+            name = path.relative_to(project.folder).as_posix()
+            if path.is_file() and "/tensorboard/" not in name:
+                found[name] = hashlib.sha256(_timeless(path)).hexdigest()
+    return found
+
+
+def _timeless(path: Path) -> bytes:
+    if path.name == "run.json":
+        record = json.loads(path.read_bytes())
+        del record["wall_seconds"]
+        return json.dumps(record).encode()
+    if path.name == "history.csv":
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+        return json.dumps([{key: row[key] for key in row if key != "images_per_second"} for row in rows]).encode()
+    if path.name == "index.html":
+        return TIMES.sub("…", path.read_text(encoding="utf-8")).encode()
+    return path.read_bytes()
+
+
+def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
+    return [
+        f"{name}: {'missing' if name not in found else 'left over' if name not in expected else 'other content'}"
+        for name in sorted({*found, *expected})
+        if found.get(name) != expected.get(name)
+    ]
+
+
+class Call:
+    """A running `snakemake`, and what it has said so far."""
+
+    def __init__(self, project: Project, cores: int):
+        self.project = project
+        self.process = project.start("--cores", str(cores), "--rerun-incomplete")
+        self.output: list[str] = []
+        self.begun: dict[str, float] = {}
+        """When the latest job of each rule began; those that have finished are gone."""
+        self.jobs: dict[str, str] = {}
+        self.ended: list[tuple[str, float]] = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.output.append(line)
+            if (job := re.match(r"Job (\d+): (\S+)", line)) and (place := _place_of(job[2])):
+                self.jobs[job[1]] = place
+                self.begun[place] = time.monotonic()
+            elif job := re.match(r"Finished jobid: (\d+)", line):
+                place = self.jobs.get(job[1])
+                if place in self.begun:
+                    self.ended.append((place, time.monotonic() - self.begun.pop(place)))
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_for(self, place: str) -> bool:
+        """Until a job of that rule has begun, or there will be none."""
+        return wait_until(lambda: not self.running or place in self.begun or self.is_past(place), PATIENCE)
+
+    def is_past(self, place: str) -> bool:
+        """What comes after it has begun, so that it will not."""
+        order = list(PLACES)
+        reached = max((order.index(own) for own in self.jobs.values()), default=0)
+        beside = next((pair for pair in UNORDERED if place in pair), (place,))
+        return place not in self.begun and reached > max(order.index(own) for own in beside)
+
+    def said(self) -> str:
+        self.reader.join(10)
+        return "".join(self.output)
+
+    def processes(self) -> list[int]:
+        """All processes of this call, orphans too: they share its session."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError, IndexError, ValueError):
+                    about = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                    if int(about[3]) == self.process.pid and about[0] != "Z":
+                        found.append(int(entry.name))
+        return found
+
+    def job_processes(self, place: str) -> list[int]:
+        """Those that run the script of a rule."""
+        found = []
+        for number in self.processes():
+            with contextlib.suppress(OSError):
+                if re.search(rf"\.snakemake/scripts/\w+\.{place}\.py", Path(f"/proc/{number}/cmdline").read_text()):
+                    found.append(number)
+        return found
+
+
+def _place_of(word: str) -> str | None:
+    return next((place for place, (beginning, _) in PLACES.items() if beginning == word), None)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.01) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def undisturbed(project: Project, cores: int) -> Usual:
+    """Run a project to its end, and look at it."""
+    usual, call, seen = Usual(project.folder), Call(project, cores), {}
+    logs = _logs(project)
+    while call.running:
+        for place, about in _logs(project).items():
+            if about != logs[place] and place not in seen:
+                seen[place] = time.monotonic() - call.begun.get(place, time.monotonic())
+        time.sleep(0.02)
+    assert call.process.returncode == 0, call.said()
+    call.said()
+    usual.whole = dict(call.ended)
+    usual.body = {place: max(0.05, usual.whole[place] - seen.get(place, 0)) for place in usual.whole}
+    usual.content = content(project)
+    assert set(usual.whole) == set(PLACES), sorted(set(PLACES) - set(usual.whole))
+    return usual
+
+
+def _logs(project: Project) -> dict[str, tuple]:
+    return {
+        place: tuple((path, path.stat().st_size) for path in sorted(project.folder.glob(pattern)))
+        for place, (_, pattern) in PLACES.items()
+    }
+
+
+def plan(count: int, rounds: int, random_: random.Random, signals=SIGNALS) -> list[list[Moment]]:
+    """``count`` moments of each signal, spread over the places, in rounds."""
+    places = [place for place in PLACES for _ in range(WEIGHTS.get(place, 1))]
+    made: list[list[Moment]] = [[] for _ in range(rounds)]
+    number = 0
+    for own in signals:
+        order: list[str] = []
+        for _ in range(count):
+            order = order or random_.sample(places, len(places))
+            scope, late = random_.choice(SCOPES), random_.random() < 0.75
+            made[number % rounds].append(Moment(own, order.pop(), scope, late, random_.random()))
+            number += 1
+    for own in made:
+        random_.shuffle(own)
+        own.sort(key=lambda moment: list(PLACES).index(moment.place))
+    return made
+
+
+def torture(
+    project: Project,
+    moments: list[Moment],
+    usual: Usual,
+    cores: int,
+    deadline: float,
+    tell: Callable[[Moment], None] = lambda moment: None,
+) -> list[str]:
+    """One round; the moments are marked as tried and lost. What was wrong in the end."""
+    call, wrong = None, []
+    for moment in moments:
+        if time.monotonic() > deadline:
+            break
+        while not moment.tried:
+            if call is None or not call.running:
+                if call is not None:
+                    _settle(call, wrong)
+                    if call.process.returncode == 0:
+                        break  # the study is finished: this place does not come again in this round
+                call = Call(project, cores)
+            if not call.wait_for(moment.place):
+                wrong.append(f"{moment.place} did not begin:\n{call.said()[-2000:]}")
+                os.killpg(call.process.pid, signal.SIGKILL)
+            if moment.place in call.begun:
+                _strike(call, moment, usual, wrong)
+                if moment.tried:
+                    tell(moment)
+            elif call.running and call.is_past(moment.place):
+                break  # in another round
+        if call is not None and not call.running and call.process.returncode == 0:
+            break
+    _finish(project, call, usual, cores, wrong)
+    for moment in moments:
+        moment.lost = moment.tried and bool(wrong)
+    return wrong
+
+
+def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
+    place, project = moment.place, call.project
+    began = call.begun.get(place, time.monotonic())
+    if moment.late:
+        logs = _logs(project)[place]
+        wait_until(lambda: _logs(project)[place] != logs or place not in call.begun, PATIENCE)
+        delay = moment.fraction * usual.body[place]
+    else:
+        delay = began + moment.fraction * usual.whole[place] - time.monotonic()
+    time.sleep(max(0.0, delay))
+    if not call.running:
+        return
+    jobs = call.job_processes(place)
+    if moment.scope == "job" and not jobs:
+        moment.scope = "group"
+    moment.tried = True
+    moment.said = f"{delay:.2f} s" + (" after its imports" if moment.late else "")
+    with contextlib.suppress(ProcessLookupError):
+        if moment.scope == "group":
+            os.killpg(call.process.pid, moment.signal)
+        elif moment.scope == "snakemake":
+            os.kill(call.process.pid, moment.signal)
+        else:
+            os.kill(jobs[0], moment.signal)
+    if moment.scope == "job":
+        if not wait_until(lambda: jobs[0] not in call.processes(), PATIENCE):
+            wrong.append(f"{moment.signal.name} did not end the job {place}")
+        call.begun.pop(place, None)
+        return
+    if not wait_until(lambda: not call.running, STUCK if moment.signal == signal.SIGTERM else PATIENCE):
+        moment.stuck = not call.job_processes(place)
+        if not moment.stuck:
+            wrong.append(f"{place} did not end after {moment.signal.name}:\n{call.said()[-2000:]}")
+        os.killpg(call.process.pid, signal.SIGKILL)
+        call.process.wait()
+
+
+def _settle(call: Call, wrong: list[str]) -> None:
+    """Before the next call: what a user does, and nothing else. Jobs of a killed Snakemake may still be running."""
+    shutil.rmtree(call.project.path(".snakemake/locks"), ignore_errors=True)  # `--unlock` does no more, in seconds
+    if call.process.returncode not in (0, 1, 2, 130, 143, -9, -15, -2):
+        wrong.append(f"Snakemake ended with {call.process.returncode}")
+    if "this is a bug in Recheck" in call.said():
+        unexpected = re.findall(r"Unexpected .*", call.said())
+        wrong.append(f"{unexpected[0] if unexpected else 'an unexpected error'}")
+
+
+def _finish(project: Project, call: Call | None, usual: Usual, cores: int, wrong: list[str]) -> None:
+    """To the end without further signals, and compare."""
+    calls = [call] if call else []
+    if call is not None:
+        wait_until(lambda: not call.running, PATIENCE)
+    for _ in range(3):
+        if calls and calls[-1].process.returncode == 0:
+            break
+        if calls:
+            _settle(calls[-1], wrong)
+        calls.append(Call(project, cores))
+        calls[-1].process.wait(PATIENCE)
+    if calls[-1].process.returncode:
+        wrong.append(f"the study does not end:\n{calls[-1].said()[-3000:]}")
+    if not wait_until(lambda: not any(own.processes() for own in calls), PATIENCE, 0.2):
+        wrong.append("processes are left")
+        for own in calls:
+            for number in own.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+    wrong += differences(content(project), usual.content)
+    if not wrong and (left := project.planned()):
+        wrong.append(f"there is something left to do: {left}")

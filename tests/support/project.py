@@ -1,0 +1,167 @@
+"""A copy of the project in a temporary directory, with a study small enough for tests, run through the real CLI."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from support.datasets.glyphs import make_glyphs
+from support.services import snakemake_forks
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "workflow" / "scripts"
+PARTS = ("Snakefile", "config", "envs", "profiles", "slurm", "workflow", "resources/published")
+
+DATASET = """
+description: Letters in the typefaces that matplotlib carries.
+parser: folder
+root: glyphs
+"""
+
+STUDY = """
+title: Letters
+seeds: [0]
+datasets:
+  glyphs: {}
+protocol:
+  split: {scheme: class_disjoint_folds, folds: 2}
+  transforms:
+    resize:
+    train: [{random_resized_crop: {size: 32, scale: [0.6, 1.0], ratio: [0.75, 1.333]}}]
+    eval: [{center_crop: {size: 32}}]
+  model:
+    backbone: {name: "small_net:SmallNet", weights: none}
+    head: {class: Linear, dim: 16}
+  sampler: {class: MPerClass, batch: 8, per_class: 2, length: 64}
+  optimisers:
+    backbone: {class: Adam, lr: 0.001}
+    head: {class: Adam, lr: 0.001}
+    loss: {class: Adam, lr: 0.01}
+  schedule: {epochs: 2, steps_per_epoch: 3, evaluate_every: 1}
+  selection: {role: val, metric: MAP@R, also: [P@1]}
+  evaluation:
+    metrics: [P@1, RP, MAP@R, R@1, R@2, R@4, NMI]
+    table: [P@1, RP, MAP@R]
+methods:
+  pretrained:
+    label: Pretrained
+    members: 1
+    model: {head: {class: Identity}}
+    schedule: {epochs: 0}
+    reduction: {kind: pca, dims: {separated: 8, concatenated: 16}}
+  triplet:
+    label: Triplet
+    loss: {class: TripletMarginLoss, margin: 0.1}
+  proxy_nca:
+    label: ProxyNCA
+    loss: {class: ProxyNCALoss}
+    sampler: {per_class: 1}
+"""
+
+
+def small_study(protocol: dict[str, Any] | None = None, **changes: Any) -> str:
+    """The text of a study that takes seconds, with other values of some keys and of some keys of its protocol."""
+    if not protocol and not changes:
+        return STUDY
+    study = yaml.safe_load(STUDY)
+    study |= {**changes, "protocol": {**study["protocol"], **(protocol or {})}}
+    return yaml.safe_dump(study, sort_keys=False, default_flow_style=None, width=1000)
+
+
+class Project:
+    """A project directory, and the commands a user types in it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @classmethod
+    def create(cls, folder: Path, classes: int = 12, per_class: int = 5) -> "Project":
+        folder.mkdir(parents=True)
+        for part in PARTS:
+            source, target = ROOT / part, folder / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, target)
+        project = cls(folder)
+        make_glyphs(folder / "glyphs", classes, per_class)
+        shutil.copy(Path(__file__).with_name("small_net.py"), folder)
+        project.write("config/datasets/glyphs.yaml", DATASET)
+        project.write("config/studies/letters.yaml", small_study())
+        project.edit("config/config.yaml", "study: quickstart", "study: letters")
+        return project
+
+    def copy(self, folder: Path) -> "Project":
+        """The project as it is, times and links included: what is finished stays finished."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Project(folder)
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    def read(self, name: str) -> str:
+        return self.path(name).read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        self.path(name).parent.mkdir(parents=True, exist_ok=True)
+        self.path(name).write_text(textwrap.dedent(text), encoding="utf-8")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = self.read(name)
+        assert old in text, f"'{old}' is not in {name}"
+        self.write(name, text.replace(old, new, 1))
+
+    def start(self, *arguments: str, **options) -> subprocess.Popen:
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("snakemake")), *arguments],
+            cwd=self.folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
+        code, output = snakemake_forks.run(arguments, self.folder, _environment())
+        return subprocess.CompletedProcess(arguments, code, output)
+
+    def succeed(self, *arguments: str) -> str:
+        done = self.snakemake(*arguments)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def fail(self, *arguments: str) -> str:
+        done = self.snakemake(*arguments)
+        assert done.returncode != 0, f"this should have failed:\n{done.stdout}"
+        return done.stdout
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """How many jobs of each rule would run now."""
+        output = self.succeed("--dry-run", "--cores", "2", *arguments)
+        if "Nothing to be done" in output:
+            return {}
+        table = output.split("Job stats:")[1].splitlines()
+        counts = {}
+        for line in table[3:]:
+            if not line.strip():
+                break
+            rule, count = line.split()
+            counts[rule] = int(count)
+        counts.pop("total", None)
+        return counts
+
+
+def _environment() -> dict[str, str]:
+    """A user's own, with the programs of this Python first."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    return environment

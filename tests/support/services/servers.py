@@ -1,0 +1,110 @@
+"""A web server on this machine that behaves as badly as it is told to."""
+
+import contextlib
+import re
+import ssl
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Answer:
+    """What a path is answered with. ``cut``: the connection ends after so many bytes; ``hold``: it only hangs then."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    ranges: bool = True
+    cut: int | None = None
+    hold: bool = False
+    length: int | None = None
+    """Another Content-Length than the right one; negative for none."""
+
+
+class Server(ThreadingHTTPServer):
+    """``answers`` has a list for each path: each request uses one up, the last one stays."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.answers: dict[str, list[Answer]] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.let_go = threading.Event()
+        self.tls: ssl.SSLContext | None = None
+
+    def give(self, path: str, *answers: Answer | bytes) -> str:
+        self.answers[path] = [Answer(answer) if isinstance(answer, bytes) else answer for answer in answers]
+        return self.url + path
+
+    def asked_for(self, path: str, header: str = "Range") -> list[str | None]:
+        """The header of each request for a path."""
+        return [headers.get(header) for asked, headers in self.asked if asked == path]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append((self.path, dict(self.headers)))
+        answers = self.server.answers.get(self.path)
+        if not answers:
+            return self.send_error(404)
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        body, status, extra = answer.body, answer.status, dict(answer.headers)
+        start = self._start(answer)
+        if start is not None and start >= len(body):
+            status, extra["Content-Range"], body = 416, f"bytes */{len(body)}", b""
+        elif start is not None:
+            status, extra["Content-Range"] = 206, f"bytes {start}-{len(body) - 1}/{len(body)}"
+            body = body[start:]
+        self.send_response(status)
+        length = len(body) if answer.length is None else answer.length
+        if length >= 0:
+            self.send_header("Content-Length", str(length))
+        for key, value in extra.items():
+            self.send_header(key, value)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body if answer.cut is None else body[: answer.cut])
+            self.wfile.flush()
+        if answer.hold:
+            self.server.let_go.wait()
+
+    def _start(self, answer: Answer) -> int | None:
+        """Where a request wants to continue, if this file is still the one it has begun with."""
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        condition = self.headers.get("If-Range")
+        known = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+        if answer.status != 200 or not answer.ranges or not asked or (condition and condition != known):
+            return None
+        return int(asked[1])
+
+    def do_CONNECT(self):
+        """As a proxy that is itself every host, with the certificate that the test made for them."""
+        self.send_response(200)
+        self.end_headers()
+        self.connection = self.server.tls.wrap_socket(self.connection, server_side=True)
+        self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb")
+        self.close_connection = False
+
+    def finish(self):
+        with contextlib.suppress(OSError):
+            super().finish()
+        self.connection.close()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def serving():
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.let_go.set()
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,203 @@
+"""A SLURM cluster of this machine's own, for tests: real daemons on loopback, stopped by their pid files.
+
+Two virtual nodes, the first with GPUs that are device nodes without a device behind them: SLURM hands them out and sets
+CUDA_VISIBLE_DEVICES as it would for real ones. Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+# Where Debian's SLURM looks when SLURM_CONF is not set, as in the job steps that the executor starts.
+SYSTEM = Path("/etc/slurm")
+FILES = ("slurm.conf", "gres.conf", "cgroup.conf")
+PORT = 26817
+
+CONFIGURATION = """
+ClusterName=recheck
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SlurmctldPort={port}
+SlurmctldPidFile={folder}/pid/slurmctld.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdPidFile={folder}/pid/slurmd.%n.pid
+SlurmdLogFile={folder}/log/slurmd.%n.log
+SlurmdSpoolDir={folder}/spool/%n
+StateSaveLocation={folder}/state
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_interval=1
+JobAcctGatherType=jobacct_gather/none
+MinJobAge=600
+KillWait=5
+PropagateResourceLimits=NONE
+GresTypes=gpu
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=32 RealMemory=64000 Gres=gpu:{gpus} State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=32 RealMemory=64000 State=UNKNOWN
+PartitionName=cpu Nodes=n[1-2] Default=YES MaxTime=1-00:00:00 DefaultTime=10 State=UP
+PartitionName=gpu Nodes=n1 MaxTime=1-00:00:00 DefaultTime=10 State=UP
+"""
+
+
+class Unable(Exception):
+    """This machine can't run SLURM, and why."""
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, gpus: int = 2) -> Iterator[Path]:
+    """Daemons that run while the block does; one cluster at a time on a machine. Gives the path of slurm.conf."""
+    check_machine()
+    # one for the whole machine: ports and /etc/slurm are shared
+    with FileLock("/tmp/recheck-slurm.lock"):
+        started = Cluster(folder, gpus)
+        try:
+            started.start()
+            yield folder / "slurm.conf"
+        finally:
+            started.stop()
+
+
+def check_machine() -> None:
+    if missing := [name for name in PROGRAMS if not shutil.which(name)]:
+        raise Unable(
+            f"{', '.join(missing)} not found: apt-get install slurmctld slurmd slurm-client munge (.ci/run does)."
+        )
+    if os.geteuid() != 0:
+        raise Unable("SLURM's daemons switch users, so they need root: run the tests as root, e.g. in a container.")
+
+
+class Cluster:
+    def __init__(self, folder: Path, gpus: int):
+        self.folder, self.gpus = folder, gpus
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+
+    def start(self) -> None:
+        for name in ("state", "log", "pid", "spool", "munge", "dev"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self._write_configuration()
+        self._link_configuration()
+        self._start_munge()
+        self._run("slurmctld")
+        for node in ("n1", "n2"):
+            self._run("slurmd", "-N", node)
+        self._wait_until_idle()
+
+    def stop(self) -> None:
+        """Jobs first, then every daemon by the pid it wrote down, then the links: others would wait for them."""
+        with contextlib.suppress(Unable):
+            self._run("scancel", "--full", "--user=root")
+            self._wait_until_empty()
+        for path in sorted((self.folder / "pid").glob("*.pid"), reverse=True):  # slurmd, slurmctld, munged
+            _end(int(path.read_text()))
+        for name in FILES:
+            link = SYSTEM / name
+            if link.is_symlink() and link.readlink() == self.folder / name:
+                link.unlink()
+
+    def _write_configuration(self) -> None:
+        text = CONFIGURATION.format(
+            folder=self.folder,
+            host=socket.gethostname().split(".")[0],
+            port=PORT,
+            first=PORT + 1,
+            second=PORT + 2,
+            gpus=self.gpus,
+        )
+        (self.folder / "slurm.conf").write_text(text)
+        devices = [self.folder / "dev" / f"gpu{number}" for number in range(self.gpus)]
+        for device in devices:
+            # /dev/null under another name: a plain file could be scheduled, but CUDA_VISIBLE_DEVICES would stay unset
+            os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        (self.folder / "gres.conf").write_text(
+            "".join(f"NodeName=n1 Name=gpu File={device}\n" for device in devices),
+        )
+        (self.folder / "cgroup.conf").write_text(
+            "CgroupPlugin=cgroup/v1\nConstrainCores=no\nConstrainRAMSpace=no\nConstrainDevices=no\n"
+        )
+
+    def _link_configuration(self) -> None:
+        SYSTEM.mkdir(exist_ok=True)
+        for name in FILES:
+            link = SYSTEM / name
+            if link.is_symlink() and not link.exists():
+                link.unlink()  # of a test that was killed
+            if link.is_symlink() or link.exists():
+                raise Unable(f"{link} exists: this machine belongs to a SLURM cluster, which the tests leave alone.")
+            link.symlink_to(self.folder / name)
+
+    def _start_munge(self) -> None:
+        key = self.folder / "munge" / "key"
+        key.write_bytes(secrets.token_bytes(128))
+        key.chmod(0o400)
+        (self.folder / "munge").chmod(0o755)
+        for parent in (self.folder, *self.folder.parents):
+            if parent.stat().st_mode & 0o001 == 0:
+                parent.chmod(parent.stat().st_mode | 0o011)  # munge wants its socket reachable
+        self._run(
+            "munged",
+            "--force",
+            f"--key-file={key}",
+            f"--socket={self.folder / 'munge' / 'socket'}",
+            f"--pid-file={self.folder / 'pid' / 'munged.pid'}",
+            f"--log-file={self.folder / 'log' / 'munged.log'}",
+            f"--seed-file={self.folder / 'munge' / 'seed'}",
+            "--num-threads=2",
+        )
+
+    def _wait_until_idle(self) -> None:
+        for _ in range(3000):
+            found = self._ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N")
+            if set(found.split()) == {"n1", "n2"}:
+                return
+            time.sleep(0.1)
+        nodes = self._ask("sinfo", "--Node", "--long")
+        logs = "\n".join(
+            f"{path.name}: {path.read_text()[-2000:]}" for path in sorted((self.folder / "log").glob("*.log"))
+        )
+        raise Unable(f"SLURM's nodes did not come up in 300 s:\n{nodes}\n{logs}")
+
+    def _wait_until_empty(self) -> None:
+        for _ in range(600):
+            if not self._ask("squeue", "--noheader").strip():
+                return
+            time.sleep(0.1)
+
+    def _ask(self, *command: str) -> str:
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unable(f"`{' '.join(command)}` failed: {done.stdout}{done.stderr}")
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        for _ in range(1200):
+            status = Path(f"/proc/{pid}/stat")
+            if not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,94 @@
+"""A study whose rows bring all they need, for tests that change it and read it again."""
+
+from pathlib import Path
+
+from recheck.data.description import load_weights, with_weights
+from recheck.study.checks import check_study
+from recheck.study.compose import Files
+from recheck.study.model import Study, load_study
+from recheck.study.yaml import names_in
+from support.project import ROOT
+
+FILES = Files(names_in([ROOT / "config/studies"]), names_in([ROOT / "config/methods"]))
+WEIGHTS = load_weights(names_in([ROOT / "config/weights"]))
+
+TEXT = """\
+title: Emoji
+description: A few emoji.
+seeds: [0]
+views: [concatenated, separated]
+datasets:
+  emoji:
+    classes: {every: 4}
+protocol:
+  split: {scheme: class_disjoint_folds, folds: 4}
+  transforms:
+    resize:
+    train:
+      - random_resized_crop: {size: 64, scale: [0.5, 1.0], ratio: [0.75, 1.333]}
+    eval:
+      - center_crop: {size: 64}
+  model:
+    backbone: {name: efficientnet_lite0, weights: imagenet}
+    head: {class: Linear, dim: 128}
+    batch_norm: frozen
+  sampler: {class: MPerClass, batch: 32, per_class: 4, length: 2560}
+  optimisers:
+    backbone: {class: Adam, lr: 1e-4}
+    head: {class: Adam, lr: 1e-3}
+    loss: {class: Adam, lr: 1e-2}
+  schedule: {epochs: 4, steps_per_epoch: 10, evaluate_every: 1}
+  selection: {role: val, metric: MAP@R, also: [P@1, RP]}
+  precision: float32
+  evaluation:
+    metrics: [P@1, RP, MAP@R, R@1, R@2, R@4, R@8, R@16, R@32, NMI, AMI]
+    table: [P@1, RP, MAP@R]
+methods:
+  untrained:
+    label: Untrained
+    members: 1
+    model:
+      head: {class: Identity}
+    schedule: {epochs: 0}
+    reduction: {kind: standardise_pca, dims: {separated: 128, concatenated: 512}}
+  triplet:
+    label: Triplet
+    loss: {class: TripletMarginLoss, margin: 0.1}
+  mined:
+    label: MS + miner
+    loss: {class: MultiSimilarityLoss, alpha: 2.0, beta: 50.0, base: 0.5}
+    miner: {class: MultiSimilarityMiner, epsilon: 0.1}
+  arcface:
+    label: ArcFace
+    loss: {class: ArcFaceLoss, margin: 20.0, scale: 32.0}
+    sampler: {per_class: 1}
+"""
+
+
+def shipped(name: str, **chosen) -> Study:
+    """A study of config/studies, checked."""
+    study = load_study(name, FILES, with_weights=weights_of, **chosen)
+    check_study(study)
+    return study
+
+
+def own_study(folder: Path, text: str = TEXT, name: str = "mine", **chosen) -> Study:
+    """A study of this text, beside those of config/studies, checked."""
+    path = folder / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    study = load_study(name, Files({**FILES.studies, name: path}, FILES.methods), with_weights=weights_of, **chosen)
+    check_study(study)
+    return study
+
+
+def changed(folder: Path, *changes: tuple[str, str]) -> Study:
+    """``TEXT`` with some words replaced."""
+    text = TEXT
+    for old, new in changes:
+        assert old in text, f"'{old}' is not in the study"
+        text = text.replace(old, new, 1)
+    return own_study(folder, text)
+
+
+def weights_of(settings, source):
+    return with_weights(settings, WEIGHTS, "resources/weights", source)

@@ -1,0 +1,410 @@
+"""Released checkpoints: found at any depth, one pair per fold, and converted without changing their embeddings."""
+
+import io
+import zipfile
+
+import pytest
+import torch
+
+from recheck.data.download import Patience
+from recheck.data.released import collect, pairs
+from recheck.errors import UserError
+from recheck.models.bn_inception import BNInception
+from recheck.models.embedding import EmbeddingModel
+from recheck.models.released import convert_mlrc
+from recheck.study import facts
+from recheck.study.published import load_published, scoped
+from support.project import ROOT
+from support.services.servers import Answer, serving
+from support.studies import own_study, shipped
+
+pytestmark = pytest.mark.slow
+
+QUICK = Patience(waits=(0.01,), longest=0.05)
+SPEC = {"backbone": {"name": "bn_inception", "weights": "imagenet"}, "head": {"class": "Linear", "dim": 128}}
+
+
+def names(fold, epoch=14, inside="", folds=4):
+    return [
+        f"{inside}Test50_50_Partitions{folds}_{fold}/saved_models/{part}_best{epoch}.pth"
+        for part in ("trunk", "embedder")
+    ]
+
+
+ALL = [name for fold in range(4) for name in names(fold)]
+
+
+@pytest.mark.parametrize("inside", ["", "CUB200 Contrastive/", "a/b/c/", "Test50_50_Partitions4_3/"])
+def test_a_pair_is_found_for_every_fold_at_any_depth(inside):
+    beside = [name.replace("trunk_best14", "trunk_20") for name in ALL] + [
+        "saved_csvs/log.csv",
+        f"{inside}Test50_50_Partitions4_0/saved_models/trunk_optimizer_best14.pth",
+        f"{inside}Test50_50_Partitions4_0/saved_models/._trunk_best14.pth",
+        f"{inside}Test50_50_Partitions4_0/saved_models/trunk_best.pth",
+        f"{inside}Test50_50_Partitions10_1/saved_models/trunk_best3.pth",
+    ]
+    found = pairs([inside + name for name in ALL] + beside, 4)
+    assert list(found) == [0, 1, 2, 3]
+    for fold, pair in found.items():
+        assert pair.epoch == 14
+        assert [pair.files[part] for part in ("trunk", "embedder")] == names(fold, inside=inside)
+
+
+def test_the_highest_complete_epoch_is_the_best():
+    found = pairs([*names(0, 9), *names(0, 14), names(0, 100)[0]], 4)
+    assert found[0].epoch == 14
+    assert sorted(found[0].files.values()) == sorted(names(0, 14))
+
+
+def test_two_experiments_are_not_mixed():
+    with pytest.raises(
+        UserError, match=r"Several folders have checkpoints of fold 0: a/Test50_50_Part.*, b/Test50_50_.*\. Keep or"
+    ):
+        pairs([*names(0, inside="a/"), *names(0, inside="b/")], 4)
+    halves = [names(0, inside="a/")[0], names(0, inside="b/")[1]]
+    assert pairs(halves, 4) == {}, "a trunk and an embedder of two experiments are no pair"
+
+
+def drop_files(folder, paths):
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(path.encode())
+
+
+def test_dropped_folders_and_archives_are_used(tmp_path):
+    drop, target = tmp_path / "drop", tmp_path / "to"
+    drop_files(drop, [*names(0), *names(1, inside="deep/er/"), "readme.txt"])
+    for number, fold in enumerate((2, 3)):
+        with zipfile.ZipFile(drop / f"Contrastive-20240101T0000Z-00{number}.zip", "w") as archive:
+            archive.writestr("Contrastive/", "")
+            for name in names(fold, inside="Contrastive/"):
+                archive.writestr(name, f"zipped {name}")
+            archive.writestr("../../outside.pth", "x")
+    record = collect({"layout": "mlrc"}, 4, target, drop)
+    assert record["layout"] == "mlrc" and len(record["folds"]) == 4
+    for fold, own in enumerate(record["folds"]):
+        assert own["epoch"] == 14
+        for part in ("trunk", "embedder"):
+            assert own[part]["file"] == f"fold{fold}/dropped/{part}_best14.pth"
+            content = (target / own[part]["file"]).read_text()
+            assert content.removeprefix("zipped ") in (own[part]["found"], names(fold)[part == "embedder"])
+            assert len(own[part]["sha256"]) == 64
+    assert (drop / names(0)[0]).exists(), "a user's file is never moved"
+    assert sum(path.is_file() for path in tmp_path.rglob("*.pth")) == 4 + 8
+
+
+def test_missing_folds_are_named_with_what_was_found(tmp_path):
+    drop = tmp_path / "drop"
+    drop_files(drop, [*names(0), *names(2), names(3)[0], "Test50_50_Partitions4_1/saved_models/trunk_14.pth"])
+    with pytest.raises(UserError) as caught:
+        collect({"layout": "mlrc"}, 4, tmp_path / "to", drop)
+    message = str(caught.value)
+    assert (
+        "of Test50_50_Partitions4_1, Test50_50_Partitions4_3 (found: " in message and "): put these folders" in message
+    )
+    assert f"into {drop} and run the same command again" in message
+    assert "found: " in message and "Test50_50_Partitions4_1/saved_models/trunk_14.pth" in message
+    assert "\n" not in message
+    with pytest.raises(UserError, match="found: nothing"):
+        collect({"layout": "mlrc"}, 4, tmp_path / "to", tmp_path / "empty")
+    assert (tmp_path / "empty").is_dir(), "the folder to drop them into should be there"
+
+
+@pytest.mark.parametrize("cut", [10, -30])
+def test_a_truncated_archive_is_named(tmp_path, cut):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in ALL:
+            archive.writestr(name, "x" * 1000)
+    (tmp_path / "drop").mkdir()
+    (tmp_path / "drop" / "all.zip").write_bytes(buffer.getvalue()[:cut])
+    with pytest.raises(UserError, match=r"drop/all\.zip is not a complete zip archive"):
+        collect({"layout": "mlrc"}, 4, tmp_path / "to", tmp_path / "drop")
+
+
+def test_a_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("recheck.data.released.LARGEST", 1000)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names(0, folds=1):
+            archive.writestr(name, bytes(2000))
+    with pytest.raises(UserError, match=r"trunk_best14\.pth' has 2,000 bytes, expected a checkpoint of at most 1,000"):
+        collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path)
+
+
+@pytest.fixture
+def server():
+    with serving() as running:
+        yield running
+
+
+def identifier(word):
+    return word.replace("/", "_").replace(".", "-").ljust(30, "x")
+
+
+def give_folder(drive, paths, top="top-folder-of-the-experiment-0"):
+    """Serve a Google Drive folder, as gdown sees it, and its files."""
+    tree = {}
+    for path in paths:
+        node = tree
+        *folders, name = path.split("/")
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[name] = None
+
+    def give(node, own, where, title):
+        links = []
+        for name, children in node.items():
+            path = f"{where}{name}"
+            if children is None:
+                links.append(f'<a href="https://drive.google.com/file/d/{identifier(path)}/view">{name}</a>')
+                attached = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Type": "x/y"}
+                drive.give(f"/uc?id={identifier(path)}", Answer(path.encode(), headers=attached))
+            else:
+                links.append(f'<a href="https://drive.google.com/drive/folders/{identifier(path)}">{name}</a>')
+                give(children, identifier(path), f"{path}/", name)
+        page = f"<html><title>{title}</title><body>{''.join(links)}</body></html>"
+        drive.give(f"/embeddedfolderview?id={own}", Answer(page.encode(), headers={"Content-Type": "text/html"}))
+
+    give(tree, top, "", "CUB200 Contrastive")
+    return {"layout": "mlrc", "gdrive_folder": top}
+
+
+def test_only_the_best_pairs_are_fetched_from_google_drive_and_only_once(tmp_path, drive):
+    beside = ["Test50_50_Partitions4_0/saved_models/trunk_20.pth", "Test50_50_Partitions4_0/saved_csvs/log.csv"]
+    released = give_folder(drive, [*ALL, *beside])
+    record = collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK)
+    assert record["gdrive_folder"] == released["gdrive_folder"]
+    for own in record["folds"]:
+        for part in ("trunk", "embedder"):
+            assert (tmp_path / "to" / own[part]["file"]).read_text() == own[part]["found"]
+    asked = [path for path, _ in drive.asked if path.startswith("/uc")]
+    assert sorted(asked) == sorted(f"/uc?id={identifier(name)}" for name in ALL)
+    assert collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK) == record
+    assert len([path for path, _ in drive.asked if path.startswith("/uc")]) == len(asked)
+
+
+def test_dropped_checkpoints_are_not_downloaded(tmp_path, drive):
+    half = names(3)[0]
+    drop_files(tmp_path / "drop", [half, *(name for fold in (0, 1, 2) for name in names(fold))])
+    record = collect(give_folder(drive, ALL), 4, tmp_path / "to", tmp_path / "drop", QUICK)
+    assert len([path for path, _ in drive.asked if path.startswith("/uc")]) == 2
+    origins = ["dropped" in own["trunk"]["file"] for own in record["folds"]]
+    assert origins == [True, True, True, False], "half a pair is not mixed with another's half"
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Answer(b"", 404), "Google Drive refuses to list the folder: it was removed, is not public"),
+        (Answer(b"<html></html>"), "Google Drive refuses to list the folder"),
+        (Answer(b"", 503), "gdown: Failed to retrieve folder contents"),
+        (Answer(b"<html><title>x</title></html>"), "found: nothing"),
+    ],
+)
+def test_a_folder_that_google_drive_refuses_to_list(tmp_path, drive, answer, sentence):
+    folder = "top-folder-of-the-experiment-0"
+    drive.give(f"/embeddedfolderview?id={folder}", answer)
+    with pytest.raises(UserError) as caught:
+        collect({"layout": "mlrc", "gdrive_folder": folder}, 4, tmp_path / "to", tmp_path / "drop", QUICK)
+    message = str(caught.value)
+    assert sentence in message and "\n" not in message
+    assert f"download https://drive.google.com/drive/folders/{folder}" in message and f"into {tmp_path}/drop" in message
+
+
+def test_a_file_that_google_drive_refuses(tmp_path, drive):
+    released = give_folder(drive, ALL)
+    page = b'<p class="uc-error-subcaption">Too many users have viewed or downloaded this file</p>'
+    drive.give(f"/uc?id={identifier(ALL[2])}", Answer(page, 200, {"Content-Type": "text/html"}))
+    with pytest.raises(
+        UserError,
+        match=r"_1/saved_models/trunk_best14\.pth could not be downloaded .*quota on Google Drive is exceeded",
+    ) as caught:
+        collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK)
+    assert f"put it at {tmp_path}/to/fold1/" in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def trunk():
+    """BN-Inception with random weights and statistics, as it would be after training."""
+    generator = torch.Generator().manual_seed(0)
+    network = BNInception().eval()
+    for tensor in network.state_dict().values():
+        if tensor.dtype == torch.float32 and tensor.dim() == 1:
+            tensor.add_(0.1 * torch.rand(tensor.shape, generator=generator))
+    return network
+
+
+@pytest.fixture(scope="module")
+def layer():
+    torch.manual_seed(1)
+    return torch.nn.Linear(1024, 128)
+
+
+def saved(folder, trunk, head, prefix=""):
+    """The two files of a fold, with their original tensor names."""
+    embedder = {"net.0.weight": head.weight, "net.0.bias": head.bias}
+    embedder |= {"last_linear.weight": head.weight, "last_linear.bias": head.bias}
+    parts = {"trunk": trunk.state_dict(), "embedder": {name: tensor.detach() for name, tensor in embedder.items()}}
+    for part, tensors in parts.items():
+        torch.save({prefix + name: tensor for name, tensor in tensors.items()}, folder / f"{part}_best14.pth")
+    return folder / "trunk_best14.pth", folder / "embedder_best14.pth"
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_a_converted_model_embeds_as_trunk_and_layer_do(tmp_path, trunk, layer, prefix):
+    weights = convert_mlrc(SPEC, *saved(tmp_path, trunk, layer, prefix))
+    model = EmbeddingModel(SPEC, load_weights=False).eval()
+    model.load_state_dict(weights)
+    images = torch.randint(0, 256, (3, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    caffe = images.flip(1).float() - torch.tensor([104.0, 117.0, 128.0]).view(1, 3, 1, 1)
+    with torch.inference_mode():
+        by_hand = layer(trunk(caffe))
+        found = model(images)
+    assert found.shape == (3, 128) and by_hand.std() > 1e-3
+    torch.testing.assert_close(found, by_hand, rtol=1e-5, atol=1e-6)
+
+
+def change(path, edit):
+    tensors = torch.load(path, weights_only=True)
+    edit(tensors)
+    torch.save(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("part", "edit", "sentence"),
+    [
+        ("trunk", lambda t: t.pop("conv1_7x7_s2.weight"), "its tensor 'conv1_7x7_s2.weight' is missing from the file"),
+        ("trunk", lambda t: t.update({"extra.weight": torch.zeros(1)}), "it has no tensor 'extra.weight'"),
+        (
+            "trunk",
+            lambda t: t.update({"conv2_3x3.bias": torch.zeros(7)}),
+            "'conv2_3x3.bias' must have shape (192,), found (7,)",
+        ),
+        ("embedder", lambda t: t.pop("net.0.weight"), "must contain tensor 'net.0.weight', found last_linear"),
+        ("embedder", lambda t: t.pop("net.0.bias"), "must contain tensor 'net.0.bias'"),
+        ("embedder", lambda t: t.clear(), "must contain tensor 'net.0.weight', found no tensors"),
+        ("embedder", lambda t: t.update({"net.2.weight": torch.zeros(1)}), "it has no tensor 'net.2.weight'"),
+        (
+            "embedder",
+            lambda t: t.update({k: torch.zeros(64, 1024) for k in t if "weight" in k}),
+            "'weight' must have shape (128, 1024), found (64, 1024)",
+        ),
+        (
+            "embedder",
+            lambda t: t.update({"last_linear.bias": torch.zeros(128)}),
+            "'last_linear.bias' and 'net.0.bias' must be equal, but they differ",
+        ),
+    ],
+)
+def test_tensors_that_do_not_match_are_named(tmp_path, trunk, layer, part, edit, sentence):
+    files = saved(tmp_path, trunk, layer)
+    change(tmp_path / f"{part}_best14.pth", edit)
+    with pytest.raises(UserError) as caught:
+        convert_mlrc(SPEC, *files)
+    assert sentence in str(caught.value) and f"{part}_best14.pth'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0, 1000, -1000])
+def test_a_truncated_checkpoint_is_named(tmp_path, trunk, layer, keep):
+    files = saved(tmp_path, trunk, layer)
+    files[1].write_bytes(files[1].read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"embedder_best14\.pth' cannot be read: the file is damaged.* Delete it and"):
+        convert_mlrc(SPEC, *files)
+
+
+@pytest.mark.parametrize("whole", [lambda layer: layer, lambda layer: (layer, [layer], None)])
+def test_whole_pickled_objects_are_refused_because_they_run_code(tmp_path, trunk, layer, whole):
+    """Another paper's release is saved as a tuple of model, losses and scaler."""
+    files = saved(tmp_path, trunk, layer)
+    torch.save(whole(layer), files[1])
+    with pytest.raises(
+        UserError, match=r"embedder_best14\.pth' contain Python objects.*would run code from the file"
+    ) as e:
+        convert_mlrc(SPEC, *files)
+    assert "load it yourself and save only its state_dict()" in str(e.value) and "\n" not in str(e.value)
+
+
+@pytest.fixture
+def study():
+    return shipped("mlrc_released")
+
+
+def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
+    """Only training differs: images, network and metrics are the same as in mlrc."""
+    trained = shipped("mlrc")
+    ids = set()
+    for row in study.rows.values():
+        assert row.name == f"{row.compare_to}_released" and row.seeds == (0,)
+        for dataset in ("cub200", "cars196"):
+            run = study.run(dataset, row.name)
+            ours, theirs = run.settings, trained.run(dataset, row.compare_to).settings
+            ids.add(ours["released"]["gdrive_folder"])
+            assert ours["model"]["backbone"]["name"] == theirs["model"]["backbone"]["name"]
+            assert ours["model"]["head"] == theirs["model"]["head"]
+            assert ours["split"] == theirs["split"] and ours["evaluation"] == theirs["evaluation"]
+            for key in ("resize", "eval"):
+                assert ours["transforms"][key] == theirs["transforms"][key]
+            assert set(run.training) == {"model", "transforms", "sampler", "precision"}
+    assert len(ids) == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("ms_within_pair_released:", "ms_theirs:", "row 'ms_theirs': a row must end in '_released' if"),
+        ("released: {layout: mlrc}", "released: {layout: mlcr}", "did you mean 'mlrc'"),
+        ("released: {layout: mlrc}", "released: {}", "'released.layout' is missing. Known: mlrc."),
+        ("gdrive_folder: 1il", "gdrive: 1il", "did you mean 'gdrive_folder'"),
+        (
+            "head: {class: Linear, dim: 128}",
+            "head: {class: Identity}",
+            "'model.head' must be '{class: Linear, dim: …}'",
+        ),
+        (
+            "method: ms_within_pair\n",
+            "label: MS\n    loss: {class: MultiSimilarityLoss}\n",
+            "'loss' has no effect on 'released' checkpoints, which are not trained. Remove it.",
+        ),
+        (
+            "method: ms_within_pair\n    compare_to: ms_within_pair\n    released: {layout: mlrc}\n    datasets:",
+            "label: MS\n    datasets:\n      sop: {released: {layout: mlrc}}",
+            "'released.layout' is missing. Known: mlrc.",
+        ),
+    ],
+)
+def test_a_mistake_in_a_row_is_one_sentence(tmp_path, old, new, sentence):
+    text = (ROOT / "config/studies/mlrc_released.yaml").read_text(encoding="utf-8")
+    assert old in text
+    with pytest.raises(UserError) as caught:
+        own_study(tmp_path, text.replace(old, new, 1))
+    assert sentence in str(caught.value) and "mine.yaml" in str(caught.value)
+
+
+def test_a_row_of_a_released_checkpoint_is_marked_and_neither_trained_nor_the_reference(tmp_path, study):
+    row = "{method: ms_within_pair, released: {layout: mlrc}}"
+    both = own_study(
+        tmp_path, f"base: mlrc\ntitle: Both\ndatasets: {{cub200: }}\nmethods: {{ms_within_pair_released: {row}}}\n"
+    )
+    assert facts.label(both, "ms_within_pair_released") == "MS + within-pair (released)"
+    assert facts.label(both, "ms_within_pair") == "MS + within-pair"
+    assert facts.reference(both, "cub200") == "pretrained"
+    assert facts.reference(study, "cub200") is None
+    runs = [both.run("cub200", row) for row in ("ms_within_pair_released", "ms")]
+    assert facts.backbone(runs) == "bn_inception (released weights), bn_inception (imagenet weights)"
+    assert facts.scale(study, "cub200") == ""
+    quoted = scoped(study, "published", load_published(ROOT / "resources/published/mlrc.yaml"))
+    assert not any("(released)" in facts.label(quoted, row) for row in quoted.rows), "a quoted value is no checkpoint's"
+
+
+def test_the_example_of_the_documentation_is_a_study(tmp_path):
+    text = (ROOT / "docs/weights.md").read_text(encoding="utf-8")
+    (example,) = [block.split("```")[0] for block in text.split("```yaml\n") if block.startswith("base: mlrc")]
+    mine = own_study(tmp_path, example)
+    assert len(mine.rows) == 20 and mine.datasets == ("cub200",)
+    for method, folder in (("ms_within_pair_released", "16ZMaOaDxidJ95pp18NDPhdHgb7VmK3kQ"), ("ms", None)):
+        assert (mine.run("cub200", method).released or {}).get("gdrive_folder") == folder
+    study = shipped("mlrc_released")
+    for runs in study.runs.values():
+        for run in runs.values():
+            assert f"`{run.released['gdrive_folder']}`" in text

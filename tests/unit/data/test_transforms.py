@@ -1,0 +1,236 @@
+"""Transforms: torchvision's results and distributions, using only the passed generator."""
+
+import inspect
+import math
+import pickle
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional
+
+from recheck import parts
+from recheck.data import transforms
+from recheck.errors import UserError
+from recheck.study.yaml import read_yaml
+from support.project import ROOT
+
+TRAIN = [
+    {"random_resized_crop": {"size": 24, "scale": [0.16, 1], "ratio": [0.75, 1.33]}},
+    {"horizontal_flip": {"p": 0.5}},
+]
+
+
+def picture(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def tensor(image):
+    return torch.from_numpy(image.copy()).permute(2, 0, 1)
+
+
+@pytest.mark.parametrize("size", [(40, 60), (60, 40), (33, 33), (20, 50)])
+@pytest.mark.parametrize(
+    ("spec", "peer"),
+    [
+        ([{"resize": {"shorter": 24}}], v2.Resize(24, antialias=True)),
+        ([{"resize": {"exact": [20, 31]}}], v2.Resize([20, 31], antialias=True)),
+        (
+            [{"resize": {"shorter": 24, "interpolation": "bicubic"}}],
+            v2.Resize(24, v2.InterpolationMode.BICUBIC, antialias=True),
+        ),
+        ([{"center_crop": {"size": 27}}], v2.CenterCrop(27)),
+        ([{"center_crop": {"size": 48}}], v2.CenterCrop(48)),
+        ([{"horizontal_flip": {"p": 1}}], v2.RandomHorizontalFlip(1.0)),
+        ([{"horizontal_flip": {"p": 0}}], v2.Identity()),
+        ([], v2.Identity()),
+    ],
+)
+def test_results_equal_torchvision(size, spec, peer):
+    image = picture(*size)
+    made = transforms.build(spec)(image, seeded())
+    assert made.dtype == torch.uint8
+    assert made.is_contiguous()
+    assert torch.equal(made, peer(tensor(image)))
+
+
+def test_a_random_crop_is_the_resize_of_its_box():
+    step = transforms.RandomResizedCrop(size=24, scale=[0.2, 0.9], ratio=[0.75, 1.333])
+    image = tensor(picture(50, 70))
+    for seed in range(20):
+        top, left, height, width = step.box(50, 70, seeded(seed))
+        expected = functional.resized_crop(image, top, left, height, width, [24, 24], antialias=True)
+        assert torch.equal(step(image, seeded(seed)), expected)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 90),
+    st.integers(1, 90),
+    st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)).map(sorted),
+    st.tuples(st.floats(0.2, 5), st.floats(0.2, 5)).map(sorted),
+    st.integers(0, 2**32),
+)
+def test_boxes_lie_inside(height, width, scale, ratio, seed):
+    step = transforms.RandomResizedCrop(size=8, scale=list(scale), ratio=list(ratio))
+    top, left, h, w = step.box(height, width, seeded(seed))
+    assert 0 <= top <= top + h <= height
+    assert 0 <= left <= left + w <= width
+
+
+def quantiles(values):
+    return np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9])
+
+
+def test_boxes_are_distributed_like_torchvisions():
+    scale, ratio, size = (0.16, 1.0), (0.75, 1.33), (120, 160)
+    torch.manual_seed(0)
+    peer, blank = v2.RandomResizedCrop(24, scale, ratio), torch.zeros(3, *size, dtype=torch.uint8)
+    theirs = [peer.make_params([blank]) for _ in range(3000)]
+    theirs = np.array([[box["top"], box["left"], box["height"], box["width"]] for box in theirs], dtype=float)
+    step = transforms.RandomResizedCrop(size=24, scale=list(scale), ratio=list(ratio))
+    generator = seeded()
+    ours = np.array([step.box(*size, generator) for _ in range(3000)], dtype=float)
+    for features in (
+        lambda b: b[:, 2] * b[:, 3],
+        lambda b: np.log(b[:, 3] / b[:, 2]),
+        lambda b: b[:, 0],
+        lambda b: b[:, 1],
+    ):
+        spread = features(theirs).std()
+        assert quantiles(features(ours)) == pytest.approx(quantiles(features(theirs)), abs=0.15 * spread)
+
+
+def test_the_central_crop_is_used_when_nothing_fits():
+    step = transforms.RandomResizedCrop(size=8, scale=[1, 1], ratio=[1, 1])
+    assert step.box(10, 30, seeded()) == (0, 10, 10, 10)
+    assert step.box(30, 10, seeded()) == (10, 0, 10, 10)
+    wide = transforms.RandomResizedCrop(size=8, scale=[4, 4], ratio=[0.5, 2])
+    assert wide.box(20, 25, seeded()) == (0, 0, 20, 25)
+
+
+def test_flips_are_as_frequent_as_asked():
+    flip = transforms.build([{"horizontal_flip": {"p": 0.3}}])
+    image, generator = picture(2, 2), seeded()
+    flipped = sum(not torch.equal(flip(image, generator), tensor(image)) for _ in range(2000))
+    assert flipped / 2000 == pytest.approx(0.3, abs=0.04)
+
+
+def test_all_randomness_comes_from_the_generator():
+    transform = transforms.build(TRAIN)
+    copy = pickle.loads(pickle.dumps(transform))  # noqa: S301
+    image = picture(40, 50)
+    first = transform(image, seeded(7))
+    torch.manual_seed(1)
+    random.seed(1)
+    np.random.seed(1)
+    before = torch.get_rng_state()
+    assert torch.equal(copy(image, seeded(7)), first)
+    assert torch.equal(torch.get_rng_state(), before)
+    others = [transform(image, seeded(seed)) for seed in range(8, 16)]
+    assert not any(torch.equal(other, first) for other in others)
+
+
+def test_a_view_into_a_file_is_not_modified():
+    image = picture(30, 30)
+    image.flags.writeable = False
+    before = image.copy()
+    made = transforms.build([])(image, seeded())
+    made.zero_()
+    assert np.array_equal(image, before)
+
+
+@pytest.mark.parametrize(("name", "filter_"), [("area", Image.Resampling.BOX), ("lanczos", Image.Resampling.LANCZOS)])
+def test_filters_of_pillow(name, filter_):
+    image = picture(40, 60)
+    made = transforms.build([{"resize": {"exact": [20, 31], "interpolation": name}}])(image, seeded())
+    assert torch.equal(made, tensor(np.array(Image.fromarray(image).resize((31, 20), filter_))))
+    assert made.is_contiguous() and made.dtype == torch.uint8
+
+
+def test_random_interpolations_are_equally_likely():
+    options = {"size": 24, "scale": [0.2, 0.9], "ratio": [0.75, 1.333]}
+    step = transforms.RandomResizedCrop
+    each = {name: step(**options, interpolation=name) for name in transforms.ANY_OF}
+    drawn = step(**options, interpolation="random")
+    image, counts = tensor(picture(50, 70)), dict.fromkeys(each, 0)
+    for seed in range(600):
+        made = drawn(image, seeded(seed))
+        found = [name for name, fixed in each.items() if torch.equal(fixed(image, seeded(seed)), made)]
+        assert found, "the box does not depend on the interpolation"
+        counts[found[0]] += len(found) == 1
+    assert min(counts.values()) > 80 and max(counts.values()) < 160
+    assert torch.equal(drawn(image, seeded(3)), drawn(image, seeded(3)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            [{"resize": {"shorter": 3, "interpolation": "random"}}],
+            "Unknown interpolation 'random' of transform 'resize'",
+        ),
+        ([{"centre_crop": {"size": 3}}], "did you mean 'center_crop'"),
+        ([{"center_crop": {"sise": 3}}], "Unknown key 'sise' of transform 'center_crop'; did you mean 'size'"),
+        ([{"center_crop": None}], "'center_crop' needs the key 'size'"),
+        (
+            [{"center_crop": {"size": 3.5}}],
+            "'size' of transform 'center_crop' must be a whole number of pixels, found 3.5",
+        ),
+        ([{"center_crop": {"size": 0}}], "must be a whole number of pixels, found 0"),
+        ([{"center_crop": 227}], "options of transform 'center_crop' must be keys, .* found 227"),
+        ([{"resize": {}}], "exactly one of the keys 'shorter' and 'exact'"),
+        ([{"resize": {"shorter": 3, "exact": [3, 3]}}], "exactly one of the keys 'shorter' and 'exact'"),
+        ([{"resize": {"exact": [3]}}], "'exact' of transform 'resize' must be two numbers above 0"),
+        ([{"resize": {"shorter": 3, "interpolation": "bilinaer"}}], "did you mean 'bilinear'"),
+        ([{"random_resized_crop": {"size": 3, "scale": [1, 0.5], "ratio": [1, 1]}}], r"'scale' .* found \[1, 0.5\]"),
+        ([{"random_resized_crop": {"size": 3, "scale": [0.5, 1], "ratio": [0, 1]}}], "'ratio' of transform"),
+        ([{"random_resized_crop": {"size": 3, "scale": [0.5, 1], "ratio": [math.nan, 1]}}], "'ratio' of transform"),
+        ([{"horizontal_flip": {"p": 1.5}}], "must be a probability from 0 to 1, found 1.5"),
+        ({"center_crop": {"size": 3}}, "must be a list of steps"),
+        ([{"center_crop": {"size": 3}, "resize": {"shorter": 3}}], "must be a list of steps"),
+    ],
+)
+def test_specifications_that_are_wrong(spec, sentence):
+    with pytest.raises(UserError, match=sentence):
+        transforms.build(spec)
+
+
+def test_random_crops_cover_all_positions():
+    image = np.arange(7 * 9, dtype=np.uint8).reshape(7, 9, 1).repeat(3, axis=2)
+    crop = transforms.build([{"random_crop": {"size": 5}}])
+    generator = seeded()
+    corners = {tuple(divmod(int(crop(image, generator)[0, 0, 0]), 9)) for _ in range(400)}
+    assert corners == {(top, left) for top in range(3) for left in range(5)}
+
+
+def test_random_crops_of_small_images_are_padded():
+    image = np.full((3, 9, 3), 200, dtype=np.uint8)
+    crop = transforms.build([{"random_crop": {"size": 5}}])(image, seeded())
+    assert crop.shape == (3, 5, 5)
+    assert crop[0, :, 0].tolist() == [0, 200, 200, 200, 0]
+
+
+def test_the_schema_of_a_study_knows_the_steps_and_their_keys():
+    schema = read_yaml(ROOT / "workflow/schemas/study.schema.yaml")
+    known = schema["$defs"]["steps"]["items"]["properties"]
+    assert set(known) == set(parts.names("transform"))
+    for name in known:
+        parameters = inspect.signature(parts.find(name, "transform")).parameters
+        assert set(known[name]["properties"]) == set(parameters)
+        needed = {key for key, about in parameters.items() if about.default is about.empty}
+        assert set(known[name].get("required", [])) == needed
+    modes = {
+        name: set(known[name]["properties"]["interpolation"]["enum"]) for name in ("resize", "random_resized_crop")
+    }
+    assert modes["resize"] == set(transforms.INTERPOLATIONS) == set(transforms.ANY_OF)
+    assert modes["random_resized_crop"] == {*transforms.INTERPOLATIONS, "random"}

@@ -1,0 +1,217 @@
+"""The engine learns, selects the best epoch, and resumes bit-identically after any interruption."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from recheck.data.fold import FoldData
+from recheck.errors import UserError
+from recheck.training.checkpoint import StateFile
+from recheck.training.engine import Run
+from recheck.training.interrupt import Interrupted
+from support.faults.crashes import KILLED, crash
+from support.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("glyphs")
+    images, labels = packed_glyphs(folder, classes=10)
+    roles = {"train": np.flatnonzero(labels < 6), "val": np.flatnonzero(labels >= 6)}
+    return FoldData(images, labels, roles)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    return make_run(data, tmp_path_factory.mktemp("undisturbed")).train()
+
+
+@pytest.mark.parametrize("steps", [1, 4, 5, 6, 13, 15])
+def test_a_stopped_run_resumes_bit_identically(data, tmp_path, undisturbed, steps):
+    with pytest.raises(Interrupted, match=f"at step {steps}, state saved"):
+        make_run(data, tmp_path, stop=StopAfter(steps)).train()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+class Drifting(torch.nn.Module):
+    """A loss with a running mean stored as a plain attribute, outside its state_dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.centre = torch.zeros(16)
+
+    def forward(self, embeddings, labels, mined=None):
+        self.centre = 0.9 * self.centre + 0.1 * embeddings.detach().mean(0)
+        return (embeddings - self.centre).square().mean() + embeddings[labels == labels[0]].var()
+
+
+def test_a_loss_with_tensors_outside_its_state_dict_resumes_bit_identically(data, tmp_path):
+    optimisers = {name: CONFIGURATION["optimisers"][name] for name in ("backbone", "head")}
+    configuration = with_(
+        loss={"class": f"{__name__}:Drifting"},
+        miner={"class": "MultiSimilarityMiner", "epsilon": 0.1},
+        optimisers=optimisers,
+    )
+    expected = make_run(data, tmp_path / "a", configuration).train()
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path / "b", configuration, stop=StopAfter(7)).train()
+    same(make_run(data, tmp_path / "b", configuration).train(), expected)
+
+
+def test_several_views_per_image_resume_bit_identically(data, tmp_path):
+    """Within-pair mining draws dropout masks in every step, in the model and after it."""
+    loss = {"class": "MarginLoss", "margin": 0.2, "beta": 0.9, "learn_beta": True, "num_classes": None}
+    configuration = with_(
+        model={**CONFIGURATION["model"], "batch_norm": "frozen", "channel_dropout": 0.1},
+        loss={"class": "WithinPairLoss", "sharpness": 32, "loss": loss},
+        forward={"class": "MultiView", "passes": 3, "masks": 2, "dropout": 0.05},
+    )
+    expected = make_run(data, tmp_path / "a", configuration).train()
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path / "b", configuration, stop=StopAfter(7)).train()
+    same(make_run(data, tmp_path / "b", configuration).train(), expected)
+    assert expected.history[-1]["loss"] < expected.history[1]["loss"]
+
+
+def test_stopped_after_every_second_step(data, tmp_path, undisturbed):
+    for _ in range(7):
+        with pytest.raises(Interrupted):
+            make_run(data, tmp_path, stop=StopAfter(2)).train()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_loader_workers_does_not_matter(data, tmp_path, undisturbed, workers):
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, stop=StopAfter(7), workers=workers).train()
+    same(make_run(data, tmp_path, workers=3 - workers).train(), undisturbed)
+
+
+def test_a_run_killed_at_random_moments_resumes_bit_identically(data, tmp_path, undisturbed):
+    """SIGKILL leaves no time to react. A short run mostly writes its state, so kills also hit writes."""
+    chance, codes = random.Random(0), []
+    for attempt in range(5):
+        run = make_run(data, tmp_path, workers=attempt % 2)
+        codes.append(crash(run.train, chance.randrange(10, 18)))
+    assert set(codes) <= {0, KILLED}
+    assert codes.count(KILLED) >= 3, "the children finished before they were killed: the test does not test"
+    assert StateFile(tmp_path / "state", "f").load(), "no child came far enough to save: the test does not test"
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_killed_in_the_middle_of_a_state_write(data, tmp_path, undisturbed):
+    """A kill during a save leaves a half-written temporary file and only the previous state."""
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, stop=StopAfter(9)).train()
+    state = tmp_path / "state"
+    whole = (state / "state.bin").read_bytes()
+    (state / ".state.bin.half.bin").write_bytes(whole[: len(whole) // 2])
+    (state / "state.bin").unlink()
+    assert (state / "previous.bin").exists()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_a_finished_run_is_not_trained_again(data, tmp_path, undisturbed):
+    make_run(data, tmp_path).train()
+    again = make_run(data, tmp_path)
+    again._step = None
+    same(again.train(), undisturbed)
+
+
+def test_other_settings_start_from_the_beginning(data, tmp_path, undisturbed):
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, with_(loss={"class": "NTXentLoss"}), fingerprint="g", stop=StopAfter(7)).train()
+    same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_another_seed_or_fold_is_another_run(data, tmp_path, undisturbed):
+    other = Run(CONFIGURATION, data, 1, 1, CPU, StateFile(tmp_path / "s", "f"), tmp_path / "e").train()
+    assert other.history[-1]["loss"] != undisturbed.history[-1]["loss"]
+    other = Run(CONFIGURATION, data, 0, 0, CPU, StateFile(tmp_path / "t", "f"), tmp_path / "e").train()
+    assert other.history[-1]["loss"] != undisturbed.history[-1]["loss"]
+
+
+def test_it_learns(data, tmp_path):
+    long = with_(schedule={"epochs": 6, "steps_per_epoch": 10, "evaluate_every": 3}, lr_schedule=None)
+    outcome = make_run(data, tmp_path, long).train()
+    losses = [row["loss"] for row in outcome.history[1:]]
+    assert losses[-1] < 0.8 * losses[0]
+    assert [row["epoch"] for row in outcome.history] == list(range(7))
+    assert [row["epoch"] for row in outcome.history if "val_MAP@R" in row] == [0, 3, 6]
+
+
+def test_the_best_checkpoint_is_kept_and_belongs_to_its_value(data, tmp_path, undisturbed):
+    values = [row["val_MAP@R"] for row in undisturbed.history]
+    assert undisturbed.best_value == max(values)
+    assert undisturbed.best_epoch == values.index(max(values))
+    run = make_run(data, tmp_path)
+    run.model.load_state_dict(undisturbed.weights)
+    assert run._evaluate()["val_MAP@R"] == undisturbed.best_value
+
+
+def test_without_selection_the_last_epoch_is_used(data, tmp_path):
+    outcome = make_run(data, tmp_path, with_(selection={})).train()
+    assert outcome.best_epoch == 3
+    assert outcome.best_value is None
+
+
+def test_patience_stops_a_run_that_no_longer_improves(data, tmp_path):
+    """With a learning rate of zero nothing improves: epoch 0 stays the best."""
+    still = {name: {"class": "SGD", "lr": 0.0} for name in ("backbone", "head", "loss")}
+    model = {**CONFIGURATION["model"], "batch_norm": "frozen"}
+    schedule = {"epochs": 50, "steps_per_epoch": 1, "evaluate_every": 2, "patience": 3}
+    outcome = make_run(
+        data, tmp_path, with_(model=model, optimisers=still, schedule=schedule, lr_schedule=None)
+    ).train()
+    assert outcome.best_epoch == 0
+    assert outcome.history[-1]["epoch"] == 4
+
+
+def test_zero_epochs(data, tmp_path):
+    configuration = {key: CONFIGURATION[key] for key in ("model", "transforms", "selection")}
+    outcome = make_run(data, tmp_path, {**configuration, "schedule": {"epochs": 0, "evaluate_every": 1}}).train()
+    assert outcome.best_epoch == 0
+    assert len(outcome.history) == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_keeps_the_last_good_state(data, tmp_path):
+    wild = {name: {"class": "SGD", "lr": 1e30} for name in ("backbone", "head", "loss")}
+    with pytest.raises(
+        UserError, match=r"(The loss became (nan|inf) at step \d+|non-finite embeddings after step \d+)"
+    ):
+        make_run(data, tmp_path, with_(optimisers=wild)).train()
+    state = StateFile(tmp_path / "state", "f").load()
+    assert state["position"]["epoch"] == 0
+    assert all(torch.isfinite(tensor).all() for tensor in state["best"].values())
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_low_precision_trains_and_gives_losses_float32(data, tmp_path, precision):
+    seen = []
+    run = make_run(data, tmp_path, with_(precision=precision))
+    run.loss.register_forward_pre_hook(lambda module, args: seen.append(args[0].dtype))
+    outcome = run.train()
+    assert set(seen) == {torch.float32}
+    assert all(np.isfinite(row["loss"]) for row in outcome.history[1:])
+
+
+def test_only_the_training_split_is_trained_on(data, tmp_path):
+    class Watched:
+        def __init__(self, images):
+            self.images, self.seen = images, set()
+
+        def image(self, number):
+            self.seen.add(number)
+            return self.images.image(number)
+
+    watched = Watched(data.images)
+    configuration = with_(selection={})
+    Run(
+        configuration, FoldData(watched, data.labels, data.roles), 0, 0, CPU, StateFile(tmp_path, "f"), tmp_path / "e"
+    ).train()
+    assert watched.seen <= set(data.roles["train"].tolist())
