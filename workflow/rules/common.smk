@@ -98,7 +98,7 @@ def read_configuration():
         lambda name, source: dataset_of(name, source),
         workflow.pathvars.apply,
     )
-    return catalogue, {found.entry["path"]: found for found in weights.values()}
+    return catalogue, {file.entry["path"]: file for file in weights.values()}
 
 
 @cache
@@ -109,9 +109,9 @@ def dataset_of(name, source="config"):
 
 CATALOGUE, WEIGHT_FILES = read_configuration()
 TARGETS = CATALOGUE.targets
-study_of, shown_study, facts_of, page_facts, figures_of, needed, found = (
+study_of, shown_study, facts_of, page_facts, figures_of, needed, existing = (
     for_users(getattr(CATALOGUE, name))
-    for name in ("study", "shown", "facts", "page_facts", "figures", "needed", "found")
+    for name in ("study", "shown", "facts", "page_facts", "figures", "needed", "existing")
 )
 members_of = for_users(grid.members)
 toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))

@@ -35,7 +35,7 @@ rule table:
         runtime=10,
     params:
         facts=lambda wildcards: facts_of(wildcards.study, wildcards.dataset),
-        found=lambda wildcards: found(wildcards.study, [wildcards.dataset], TABLE_NEEDS),
+        existing=lambda wildcards: existing(wildcards.study, [wildcards.dataset], TABLE_NEEDS),
     message:
         "Rendering the table of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -70,7 +70,9 @@ rule figure:
         runtime=30,
     params:
         facts=lambda wildcards: facts_of(wildcards.study, wildcards.dataset),
-        found=lambda wildcards: found(wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs),
+        existing=lambda wildcards: existing(
+            wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs
+        ),
         caption=lambda wildcards: FIGURES[wildcards.figure].caption.format(dataset=wildcards.dataset),
     message:
         "Drawing figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
@@ -116,7 +118,7 @@ rule page:
         runtime=10,
     params:
         facts=lambda wildcards: page_facts(wildcards.study),
-        found=lambda wildcards: found(wildcards.study, shown_study(wildcards.study).datasets, ["runs"]),
+        existing=lambda wildcards: existing(wildcards.study, shown_study(wildcards.study).datasets, ["runs"]),
     message:
         "Assembling the page of {wildcards.study}"
     script:

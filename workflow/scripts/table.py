@@ -5,7 +5,7 @@ from recheck.job import job
 from recheck.report.inputs import Inputs
 
 with job(snakemake):
-    table = Inputs(snakemake.params.facts, snakemake.params.found or snakemake.input).table
+    table = Inputs(snakemake.params.facts, snakemake.params.existing or snakemake.input).table
     write_text(snakemake.output.md, table.markdown())
     write_text(snakemake.output.csv, table.csv())
     write_text(snakemake.output.tex, table.latex())

@@ -58,7 +58,7 @@ def test_the_highest_complete_epoch_is_the_best():
 
 def test_two_experiments_are_not_mixed():
     with pytest.raises(
-        UserError, match=r"Several folders have checkpoints of fold 0: a/Test50_50_Part.*, b/Test50_50_.*\. Keep or"
+        UserError, match=r"Several folders have checkpoints of fold 0: a/Test50_50_Part.*, b/Test50_50_.*\. Keep only"
     ):
         pairs([*names(0, inside="a/"), *names(0, inside="b/")], 4)
     halves = [names(0, inside="a/")[0], names(0, inside="b/")[1]]

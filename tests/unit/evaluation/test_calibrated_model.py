@@ -466,7 +466,7 @@ def test_images_below_a_folder(tmp_path):
     images, others = images_below(tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in images] == ["a.jpg", "b/c/y.webp", "b/x.PNG"]
     assert others == 3
-    with pytest.raises(UserError, match="There is no folder"):
+    with pytest.raises(UserError, match=r"^Folder .* does not exist: check the path\.$"):
         images_below(tmp_path / "nowhere")
 
 
@@ -606,7 +606,7 @@ def test_no_accepted_image_is_reported(command, run, glyphs, capsys):
         ("only_query", "There are no images in"),
         ("text_only", "There are no images in"),
         ("all_broken", "None of the 2 images in"),
-        ("no_folder", "There is no folder"),
+        ("no_folder", "does not exist: check the path"),
         ("no_run", "Found no calibration.json at"),
         ("broken_query", "cannot be read: not an image."),
         ("threshold", "Unknown threshold 'sceen'"),

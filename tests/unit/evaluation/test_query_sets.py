@@ -88,7 +88,7 @@ def test_legacy_takes_the_largest_distance(case):
         values = found.metrics(METRICS)
         assert values["recall"] == 1
         assert values["precision"] == values["binary_accuracy"] == values["R@1"]
-        assert values["distance"] == pytest.approx(found.found.distances[:, 0].max(), abs=1e-7)
+        assert values["distance"] == pytest.approx(found.closest.distances[:, 0].max(), abs=1e-7)
 
 
 def test_chance_is_the_share_of_all_orders(case):

@@ -101,7 +101,7 @@ def test_seen_is_solid_and_unseen_dashed_on_a_common_scale(unsaved):
     assert [axis.get_title() for axis in figure.axes] == ["Method 2", "Method 0", "Method 1"]
     for axis, method in zip(figure.axes, ("m2", "m0", "m1"), strict=True):
         for name, style in ((SEEN, "-"), (UNSEEN, "--")):
-            table = threshold_table(sets[method][name].labels, sets[method][name].found)
+            table = threshold_table(sets[method][name].labels, sets[method][name].closest)
             for rate in ("precision", "recall", "F1"):
                 drawn = line(axis, f"{name} {rate}")
                 assert drawn.get_linestyle() == style
@@ -115,7 +115,7 @@ def test_seen_is_solid_and_unseen_dashed_on_a_common_scale(unsaved):
 
 def test_a_long_table_is_reduced_to_some_of_its_rows():
     queries = clusters(3, classes=200)
-    table = threshold_table(queries.labels, queries.found)
+    table = threshold_table(queries.labels, queries.closest)
     kept = thresholds.thinned(table, queries.threshold)
     assert len(kept) <= thresholds.POINTS + 1 < len(table)
     rows = np.flatnonzero(np.isin(table.distance, kept.distance))
@@ -127,7 +127,7 @@ def test_a_long_table_is_reduced_to_some_of_its_rows():
 
 
 def test_a_legacy_threshold_is_at_the_end_of_the_curves(unsaved):
-    labels, found = (fixed := clusters(0)).labels, fixed.found
+    labels, found = (fixed := clusters(0)).labels, fixed.closest
     legacy = QuerySet(labels, found, calibrate(labels, found, "legacy"))
     (axis,) = thresholds.draw({"a": {UNSEEN: legacy}}, {"a": "A"}, **unsaved).axes
     drawn = line(axis, f"{UNSEEN} F1")
@@ -160,7 +160,7 @@ def test_every_query_is_in_one_bin_of_its_row(unsaved):
         for queries in own.values():
             axis = next(panels)
             up, down = (patch.get_data() for patch in axis.patches)
-            hits = queries.found.labels[:, 0] == queries.labels
+            hits = queries.closest.labels[:, 0] == queries.labels
             assert up.values.sum() == hits.sum() and down.values.sum() == -(~hits).sum()
             assert up.values.min() >= 0 and down.values.max() <= 0
             near, far = queries.distances[hits], up.edges[10]
@@ -181,7 +181,7 @@ def test_every_query_is_in_one_bin_of_its_row(unsaved):
 
 def test_a_histogram_has_the_given_edges():
     queries, _ = small()
-    found = match_histogram(queries.labels, queries.found, np.array([0, 0.3, 0.75]))
+    found = match_histogram(queries.labels, queries.closest, np.array([0, 0.3, 0.75]))
     assert list(found.edges) == [0, 0.3, 0.75] and list(found.right) == [2, 1] and list(found.wrong) == [0, 3]
 
 
@@ -213,7 +213,7 @@ def at(queries, distance, **other):
 
 def test_classes_by_hand(unsaved):
     queries = four_classes()
-    classes = class_reliability(queries.labels, queries.found, 0.5)
+    classes = class_reliability(queries.labels, queries.closest, 0.5)
     x, y = reliability.curve(classes)
     # the shares of all classes, then of those with a precision, above 0, and above a half
     assert list(zip(x, y, strict=True))[1:] == [(reliability.BORDER, 100), (0, 75), (50, 50), (100, 25)]
@@ -240,7 +240,7 @@ def test_the_areas_of_marks_add_up_to_all_classes(unsaved):
     fullest = 0
     for lower, own in zip(figure.axes[::2], sets.values(), strict=True):
         for marks, queries in zip(lower.collections, own.values(), strict=True):
-            classes = class_reliability(queries.labels, queries.found, queries.threshold)
+            classes = class_reliability(queries.labels, queries.closest, queries.threshold)
             pairs = [
                 (100 * both / taken if taken else reliability.NONE, 100 * taken / every)
                 for both, taken, every in zip(

@@ -127,17 +127,17 @@ def test_a_published_row_keeps_its_published_name(catalogue):
 def test_existing_files_are_found_with_a_stamp_and_failures(catalogue, tmp_path):
     made = catalogue({"mine": TEXT})
     needs = ("evaluations", "index")
-    assert made.found("mine", ["emoji"], needs) is None
+    assert made.existing("mine", ["emoji"], needs) is None
     assert made.needed("mine_so_far", ["emoji"], needs) == {}
     assert len(made.needed("mine", ["emoji"], needs)["evaluations"]) == 8
-    nothing = made.found("mine_so_far", ["emoji"], needs)
+    nothing = made.existing("mine_so_far", ["emoji"], needs)
     assert nothing["evaluations"] == nothing["failures"] == []
     done = tmp_path / "results/mine/emoji/triplet/seed0/separated.json"
     failed = tmp_path / "logs/mine/emoji/arcface/seed0/fold1/train.failed"
     for path in (done, failed):
         path.parent.mkdir(parents=True)
         path.write_text("The loss became nan")
-    some = made.found("mine_so_far", ["emoji"], needs)
+    some = made.existing("mine_so_far", ["emoji"], needs)
     assert some["evaluations"] == [str(done)] and some["failures"] == [str(failed)]
     assert some["stamp"] != nothing["stamp"]
     assert made.facts("mine_so_far", "emoji")["measured"] == ["triplet"]

@@ -1,1 +1,1 @@
-"""How each thing of Recheck is computed; the workflow says what depends on what."""
+"""Everything that Recheck computes. The workflow decides what depends on what."""

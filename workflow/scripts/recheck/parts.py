@@ -215,7 +215,7 @@ def load(name: str, what: str) -> Any:
 
 
 def own_files(configuration: Any) -> list[str]:
-    """Files of the user that run settings name: modules of ``module:Class`` and weights.
+    """The user's files that the run settings name: modules of ``module:Class`` and weights.
 
     They are part of a run's fingerprint, so editing one makes it a new run.
     """
@@ -235,7 +235,7 @@ def _modules(kind: str | None) -> list[dict[str, tuple[str, ...] | dict[str, str
 
 
 def _kind_of(argument: str) -> str | None:
-    """Kind of part that an argument takes, or None if its name does not tell."""
+    """Kind of part that an argument takes, or None if the name of the argument implies none."""
     if str(argument).endswith("regularizer"):
         return "regulariser"
     return argument if argument in NESTED else None

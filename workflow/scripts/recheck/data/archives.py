@@ -141,7 +141,7 @@ class _Writer:
     def count(self, name: str) -> None:
         self.members += 1
         if self.members > MOST_MEMBERS:
-            self.refuse(name, f"exceeds the limit of {MOST_MEMBERS:,} members per archive")
+            self.refuse(name, f"is beyond the limit of {MOST_MEMBERS:,} members per archive")
 
     def folder(self, name: str) -> None:
         self.count(name)
@@ -185,7 +185,7 @@ class _Writer:
         if self.bytes + size > self.most:
             self.refuse(
                 name,
-                f"exceeds the limit of {self.most:,} bytes unpacked ({self.archive.stat().st_size:,} packed)",
+                f"would exceed the limit of {self.most:,} unpacked bytes ({self.archive.stat().st_size:,} packed)",
                 "delete it, or raise `unpacked_size` in the dataset's YAML if you trust the archive",
             )
 

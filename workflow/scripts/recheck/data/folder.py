@@ -80,7 +80,7 @@ def images_below(folder: str | Path) -> tuple[list[Path], int]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}.")
+        raise UserError(f"Folder {folder} does not exist: check the path.")
     images, others = [], 0
     for parent, folders, files in os.walk(folder, onerror=_refuse_folder):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -54,8 +54,8 @@ def pairs(paths: Iterable[str], folds: int) -> dict[int, Pair]:
         whole = {place: max(epochs) for place, epochs in whole.items() if epochs}
         if len(whole) > 1:
             raise UserError(
-                f"Several folders have checkpoints of fold {fold}: {_listed(whole)}. Keep or name the folder of one "
-                "experiment only."
+                f"Several folders have checkpoints of fold {fold}: {_listed(whole)}. Keep only the folder of "
+                "one experiment, or set 'gdrive_folder' to it."
             )
         for place, epoch in whole.items():
             chosen[fold] = Pair(epoch, places[place][epoch])

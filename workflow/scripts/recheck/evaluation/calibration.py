@@ -96,26 +96,26 @@ def neighbours(
     Distances are max(0, 1 − q·e), summed in float64 and stored as float32.
     """
     queries, index = np.asarray(queries), np.asarray(index)
-    found = Search(index, device).nearest(queries, k)
-    distances = np.empty(found.shape, dtype=np.float32)
-    for place in range(found.shape[1]):
-        near = index[found[:, place]]
+    rows = Search(index, device).nearest(queries, k)
+    distances = np.empty(rows.shape, dtype=np.float32)
+    for place in range(rows.shape[1]):
+        near = index[rows[:, place]]
         distances[:, place] = np.maximum(0, 1 - np.einsum("ij,ij->i", queries, near, dtype=np.float64))
-    return Neighbours(np.asarray(index_labels)[found], distances)
+    return Neighbours(np.asarray(index_labels)[rows], distances)
 
 
-def recall_at(labels: np.ndarray, found: Neighbours, ks: Sequence[int]) -> dict[str, float]:
+def recall_at(labels: np.ndarray, closest: Neighbours, ks: Sequence[int]) -> dict[str, float]:
     """R@k: share of queries with their label among the k nearest neighbours."""
     labels = np.asarray(labels)
     if len(labels) == 0:
         raise UserError("R@k needs at least one query, found none.")
-    if max(ks) > found.labels.shape[1]:
-        raise UserError(f"R@{max(ks)} needs {max(ks)} neighbours per query, found {found.labels.shape[1]}.")
-    hits = found.labels == labels[:, None]
+    if max(ks) > closest.labels.shape[1]:
+        raise UserError(f"R@{max(ks)} needs {max(ks)} neighbours per query, found {closest.labels.shape[1]}.")
+    hits = closest.labels == labels[:, None]
     return {f"R@{k}": float(hits[:, :k].any(axis=1).mean()) for k in ks}
 
 
-def calibrate(labels: np.ndarray, found: Neighbours, maths: str = "fixed") -> Calibration:
+def calibrate(labels: np.ndarray, closest: Neighbours, maths: str = "fixed") -> Calibration:
     """Threshold with the largest F1.
 
     ``fixed`` searches all thresholds; if several have the same F1, the largest distance wins. ``value`` is that F1.
@@ -126,19 +126,19 @@ def calibrate(labels: np.ndarray, found: Neighbours, maths: str = "fixed") -> Ca
     """
     if maths not in MATHS:
         raise UserError(f"Unknown value {maths!r} for 'maths' of the calibration; {nearest(str(maths), MATHS)}.")
-    table = threshold_table(labels, found)
+    table = threshold_table(labels, closest)
     if maths == "legacy":
         table = _recorded(table)
     best = len(table) - 1 - int(np.argmax(table.f1[::-1]))
     return Calibration(table.at(best), table)
 
 
-def threshold_table(labels: np.ndarray, found: Neighbours) -> Thresholds:
+def threshold_table(labels: np.ndarray, closest: Neighbours) -> Thresholds:
     """Table of all thresholds that matter: the distinct distances of nearest neighbours.
 
     Distances are rounded to 8 decimals in float32, as in the original, so that its thresholds are matched to the bit.
     """
-    right, distances = matches(labels, found)
+    right, distances = matches(labels, closest)
     distances = np.round(distances.astype(np.float32), DECIMALS)
     thresholds, place = np.unique(distances, return_inverse=True)
     accepted_right = np.cumsum(np.bincount(place, weights=right, minlength=len(thresholds))).astype(np.int64)
@@ -163,9 +163,9 @@ def threshold_table(labels: np.ndarray, found: Neighbours) -> Thresholds:
     )
 
 
-def matches(labels: np.ndarray, found: Neighbours) -> tuple[np.ndarray, np.ndarray]:
+def matches(labels: np.ndarray, closest: Neighbours) -> tuple[np.ndarray, np.ndarray]:
     """Whether each query is right, and the distance of its nearest neighbour."""
-    labels, near, distances = (np.asarray(values) for values in (labels, *found))
+    labels, near, distances = (np.asarray(values) for values in (labels, *closest))
     if labels.ndim != 1 or near.ndim != 2 or near.shape != distances.shape or len(near) != len(labels):
         raise UserError(
             "Labels must have shape (queries,), and labels and distances of neighbours (queries, k), found "
@@ -206,11 +206,11 @@ def _recorded(table: Thresholds) -> Thresholds:
     return Thresholds(**columns).rows(np.array(kept[::-1]))
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, where 0 / 0 = 0; float32 stays float32."""
-    kind = np.result_type(part, whole)
+def _ratio(count: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """count / total, where 0 / 0 = 0; float32 stays float32."""
+    kind = np.result_type(count, total)
     kind = kind if kind.kind == "f" else np.float64
-    return np.divide(part, whole, out=np.zeros(part.shape, dtype=kind), where=whole != 0)
+    return np.divide(count, total, out=np.zeros(count.shape, dtype=kind), where=total != 0)
 
 
 def evaluation_json(
@@ -252,16 +252,16 @@ class ClassReliability(NamedTuple):
     coverage: np.ndarray
 
 
-def match_histogram(labels: np.ndarray, found: Neighbours, bins: int | np.ndarray = 40) -> MatchHistogram:
+def match_histogram(labels: np.ndarray, closest: Neighbours, bins: int | np.ndarray = 40) -> MatchHistogram:
     """Histograms of right and wrong neighbours with the same bins: a number of equal bins, or given edges."""
-    right, distances = matches(labels, found)
+    right, distances = matches(labels, closest)
     edges = np.histogram_bin_edges(distances.astype(np.float64), bins)
     return MatchHistogram(edges, *(np.histogram(distances[which], edges)[0] for which in (right, ~right)))
 
 
-def class_reliability(labels: np.ndarray, found: Neighbours, distance: float) -> ClassReliability:
+def class_reliability(labels: np.ndarray, closest: Neighbours, distance: float) -> ClassReliability:
     """Reliability of each class if neighbours up to ``distance`` (a threshold of the table) are accepted."""
-    right, distances = matches(labels, found)
+    right, distances = matches(labels, closest)
     accepted = is_accepted(distances, distance)
     classes, place = np.unique(labels, return_inverse=True)
     queries, hits, taken, both = (

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 SIDE = 768  # rows and columns of a block; smaller blocks multiply less efficiently
-LARGE = 1536  # the same for so many rows that the blocks on the diagonal do not matter
+LARGE = 1536  # the same for large sets, where few blocks are on the diagonal
 STRIP = (1024, 3072)  # queries and gallery rows of a block; such blocks have no diagonal
 EVEN = 1e-6  # squared lengths with a smaller relative difference are treated as equal
 LOW = 0 if sys.byteorder == "little" else 1  # index of the less significant half of a number
@@ -210,9 +210,9 @@ class Scratch:
         if columns is not None:
             others = self.others[:size].reshape(self.current.shape)
             flags |= np.greater(self.current, columns, out=others)
-        found = np.flatnonzero(flags)
-        row = (found.astype(np.uint32) // np.uint32(width)).astype(np.intp)
-        return row, found - row * width, self.numbers[found]
+        positions = np.flatnonzero(flags)
+        row = (positions.astype(np.uint32) // np.uint32(width)).astype(np.intp)
+        return row, positions - row * width, self.numbers[positions]
 
 
 def _add(pool: Pool, row: np.ndarray, partner: np.ndarray, products: np.ndarray, start: int) -> None:

@@ -40,8 +40,8 @@ def evaluate(
     """
     chosen = check_settings(settings)
     cluster = {"faiss": kmeans, "scikit-learn": kmeans_of_scikit_learn}[chosen["kmeans"]]
-    found = cluster(embeddings, len(np.unique(labels)), seed)
-    return {name: {"NMI": nmi, "AMI": ami}[name](labels, found, chosen["average"]) for name in metrics}
+    clusters = cluster(embeddings, len(np.unique(labels)), seed)
+    return {name: {"NMI": nmi, "AMI": ami}[name](labels, clusters, chosen["average"]) for name in metrics}
 
 
 def kmeans(embeddings: np.ndarray, clusters: int, seed: int = 0) -> np.ndarray:

@@ -87,17 +87,17 @@ def _retrieval(
     usual = _usual(depth[queries])
     if gallery is None and nearest_only and len(queries) > len(labels) / 2:
         search.pair_up(usual)
-    for part in _slices(depth[queries], usual, block):
-        rows = queries[part]
-        own = rows if gallery is None else None
+    for chunk in _slices(depth[queries], usual, block):
+        rows = queries[chunk]
+        query_rows = rows if gallery is None else None
         if nearest_only:
             asking = None if gallery is None else embeddings[rows]
-            hits = search.hits(asking, labels[rows], places, int(depth[rows].max()), own, block)
+            hits = search.hits(asking, labels[rows], places, int(depth[rows].max()), query_rows, block)
             for name in nearest_only:
-                values[name][part] = _values(name, hits, relevant[rows])
+                values[name][chunk] = _values(name, hits, relevant[rows])
         if WHOLE in values:
-            found = search.places(embeddings[rows], [members[label] for label in labels[rows]], own, block)
-            values[WHOLE][part] = [_average_precision(of_query) for of_query in found]
+            rankings = search.places(embeddings[rows], [members[label] for label in labels[rows]], query_rows, block)
+            values[WHOLE][chunk] = [_average_precision(of_query) for of_query in rankings]
     return {name: math.fsum(of_queries) / len(queries) for name, of_queries in values.items()}
 
 

@@ -23,13 +23,13 @@ class QuerySet:
     """Labels of the queries, their nearest neighbours, and the calibrated threshold."""
 
     labels: np.ndarray
-    found: Neighbours
+    closest: Neighbours
     calibration: Calibration
 
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
         """Metrics by name, as fractions, in the given order."""
         check_query_metrics(names)
-        recalls = recall_at(self.labels, self.found, _depths(names)) if _depths(names) else {}
+        recalls = recall_at(self.labels, self.closest, _depths(names)) if _depths(names) else {}
         chosen = self.calibration.optimal
         return {name: recalls[name] if name in recalls else getattr(chosen, CALIBRATED[name]) for name in names}
 
@@ -40,7 +40,7 @@ class QuerySet:
     @property
     def distances(self) -> np.ndarray:
         """Distance of each query's nearest neighbour."""
-        return np.asarray(self.found.distances, np.float64)[:, 0]
+        return np.asarray(self.closest.distances, np.float64)[:, 0]
 
     def as_json(self) -> dict[str, Any]:
         """Threshold and metrics for calibration.json."""
@@ -67,8 +67,8 @@ def query_sets(
     sets = {}
     for name in QUERY_VIEWS:
         wanted = labels[split[name]]
-        found = neighbours(normalise(embeddings[name]), index, places, depth, device)
-        sets[name] = QuerySet(wanted, found, calibrate(wanted, found, maths))
+        closest = neighbours(normalise(embeddings[name]), index, places, depth, device)
+        sets[name] = QuerySet(wanted, closest, calibrate(wanted, closest, maths))
     return sets
 
 
@@ -113,4 +113,4 @@ def at_chance(recall: float, by_chance: float, queries: int) -> bool:
 
 
 def _depths(names: Sequence[str]) -> list[int]:
-    return [int(found[1]) for found in map(RECALL.fullmatch, names) if found]
+    return [int(match[1]) for match in map(RECALL.fullmatch, names) if match]

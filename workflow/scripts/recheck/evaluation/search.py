@@ -2,7 +2,7 @@
 
 The order is *defined* by the squared Euclidean distance of the float32 vectors, computed in float64 by ``_distances``;
 ties go to the smaller index. Computing all distances that way would be slow, so a float32 search proposes candidates,
-and a bound on its rounding error shows which part of their order is certain:
+and a bound on its rounding error shows which candidates are certainly in the right order:
 
 - two adjacent candidates that are further apart than twice the bound are in the right order;
 - all others form groups, and only these are ordered by their float64 distances;
@@ -66,14 +66,14 @@ class Search:
             self._pairs = self._products.among_all(count, faiss.omp_get_max_threads())
 
     def nearest(
-        self, queries: np.ndarray | None, k: int, own: np.ndarray | None = None, block: int = BLOCK
+        self, queries: np.ndarray | None, k: int, query_rows: np.ndarray | None = None, block: int = BLOCK
     ) -> np.ndarray:
         """Gallery indices (queries, k) of the nearest rows, nearest first.
 
-        ``own`` is the gallery row of each query itself; that row, but not its duplicates, is left out. Without
-        ``queries``, the rows ``own`` are the queries. There are fewer than k columns if the gallery is too small.
+        ``query_rows`` has the gallery row of each query itself; that row, but not its duplicates, is left out. Without
+        ``queries``, these rows are the queries. There are fewer than k columns if the gallery is too small.
         """
-        return self._search(queries, k, own, block)
+        return self._search(queries, k, query_rows, block)
 
     def hits(
         self,
@@ -81,43 +81,49 @@ class Search:
         wanted: np.ndarray,
         labels: np.ndarray,
         k: int,
-        own: np.ndarray | None = None,
+        query_rows: np.ndarray | None = None,
         block: int = BLOCK,
     ) -> np.ndarray:
         """Whether each of the k nearest rows has the label ``wanted`` by its query: ``labels[nearest] == wanted``.
 
         This is faster than ``nearest``, because a group of rows that are all right or all wrong need not be ordered.
         """
-        return self._search(queries, k, own, block, lambda part, index: labels[index] == wanted[part, None])
+        return self._search(queries, k, query_rows, block, lambda chunk, index: labels[index] == wanted[chunk, None])
 
     def _search(
         self,
         queries: np.ndarray | None,
         k: int,
-        own: np.ndarray | None,
+        query_rows: np.ndarray | None,
         block: int,
         right: Callable[[slice, np.ndarray], np.ndarray] | None = None,
     ) -> np.ndarray:
         if queries is None:
-            queries, norms, rows = self.gallery, self.norms, own
+            queries, norms, rows = self.gallery, self.norms, query_rows
         else:
             queries, norms = checked(queries)
             rows = np.arange(len(queries))
         if queries.shape[1] != self.gallery.shape[1]:
             raise ValueError(f"Queries have {queries.shape[1]} dimensions, the gallery has {self.gallery.shape[1]}.")
-        k = min(k, len(self.gallery) - (own is not None))
-        found = np.empty((len(rows), max(k, 0)), dtype=np.int64 if right is None else bool)
-        if found.size:
+        k = min(k, len(self.gallery) - (query_rows is not None))
+        result = np.empty((len(rows), max(k, 0)), dtype=np.int64 if right is None else bool)
+        if result.size:
             with blas_threads():
-                for part, distance, index, bound in self._proposals(queries, norms, rows, k, own, block):
-                    mine = None if own is None else own[part]
-                    hits = None if right is None else right(part, index)
-                    index = self._ordered(queries, rows[part], k, mine, distance, index, bound, hits)
-                    found[part] = index if right is None else right(part, index)
-        return found
+                for chunk, distance, index, bound in self._proposals(queries, norms, rows, k, query_rows, block):
+                    excluded = None if query_rows is None else query_rows[chunk]
+                    hits = None if right is None else right(chunk, index)
+                    index = self._ordered(queries, rows[chunk], k, excluded, distance, index, bound, hits)
+                    result[chunk] = index if right is None else right(chunk, index)
+        return result
 
     def _proposals(
-        self, queries: np.ndarray, norms: np.ndarray, rows: np.ndarray, k: int, own: np.ndarray | None, block: int
+        self,
+        queries: np.ndarray,
+        norms: np.ndarray,
+        rows: np.ndarray,
+        k: int,
+        query_rows: np.ndarray | None,
+        block: int,
     ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
         """Slices of ``rows`` with their candidates: float32 squared distances, indices, and error bounds."""
         few = min(block, ORDER) // (k + SPARE)
@@ -127,23 +133,28 @@ class Search:
             and min(k + SPARE, len(queries) - 1) <= self._pairs[0].shape[1]
         ):
             keys, bound = self._pairs
-            for part in blocks(len(rows), few):
-                yield part, *unpacked(keys[rows[part], : k + SPARE]), bound[rows[part]]
+            for chunk in blocks(len(rows), few):
+                yield chunk, *unpacked(keys[rows[chunk], : k + SPARE]), bound[rows[chunk]]
             return
-        count = min(k + SPARE + (own is not None), len(self.gallery))
+        count = min(k + SPARE + (query_rows is not None), len(self.gallery))
         for many in blocks(len(rows), block // (k + SPARE)):
             distance, index, bound = self._candidates(queries[rows[many]], norms[rows[many]], count)
-            if own is not None:
-                distance, index = _without(own[many], distance, index)
-            for part in blocks(len(index), few):
-                yield slice(many.start + part.start, many.start + part.stop), distance[part], index[part], bound[part]
+            if query_rows is not None:
+                distance, index = _without(query_rows[many], distance, index)
+            for chunk in blocks(len(index), few):
+                yield (
+                    slice(many.start + chunk.start, many.start + chunk.stop),
+                    distance[chunk],
+                    index[chunk],
+                    bound[chunk],
+                )
 
     def _ordered(
         self,
         queries: np.ndarray,
         rows: np.ndarray,
         k: int,
-        own: np.ndarray | None,
+        query_rows: np.ndarray | None,
         distance: np.ndarray,
         index: np.ndarray,
         bound: np.ndarray,
@@ -155,7 +166,7 @@ class Search:
         """
         gap = 2 * bound * (1 + 1e-6)  # the difference of two float32 is rounded too
         close = np.diff(distance, axis=1) <= gap.astype(np.float32)[:, None]
-        complete = index.shape[1] == len(self.gallery) - (own is not None)
+        complete = index.shape[1] == len(self.gallery) - (query_rows is not None)
         proven = np.isfinite(bound) & (complete | ~close[:, k - 1 :].all(axis=1))
         close &= proven[:, None]
         close[:, k - 1 :] &= np.logical_and.accumulate(close[:, k - 1 :], axis=1)  # up to the gap after the k-th place
@@ -164,11 +175,11 @@ class Search:
         rivals = index.take(place)
         exact = self._distances(queries, rows[place // index.shape[1]], rivals)
         np.put(index, place, rivals[np.lexsort((rivals, exact, group))])
-        found = index[:, :k]
+        result = index[:, :k]
         unsure = np.flatnonzero(~proven)
         if len(unsure):
-            found[unsure] = self._scan(queries[rows[unsure]], k, None if own is None else own[unsure])
-        return found
+            result[unsure] = self._scan(queries[rows[unsure]], k, None if query_rows is None else query_rows[unsure])
+        return result
 
     def _candidates(
         self, queries: np.ndarray, norms: np.ndarray, count: int
@@ -189,10 +200,10 @@ class Search:
         if not on_gpu or count > GPU_MOST:
             return *faiss.knn(queries, self.gallery, count), bound
         number = int(self.device.partition(":")[2] or -1)
-        found = in_pieces(
-            lambda part: faiss.knn_gpu(self._resources, part, self.gallery, count, device=number), queries
+        result = in_pieces(
+            lambda chunk: faiss.knn_gpu(self._resources, chunk, self.gallery, count, device=number), queries
         )
-        return *found, bound
+        return *result, bound
 
     def _by_products(self, norms: np.ndarray, count: int) -> bool:
         """Whether our products are faster than faiss: on a CPU, for many queries and few neighbours."""
@@ -219,33 +230,39 @@ class Search:
         _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
         return first[inverse]
 
-    def _scan(self, queries: np.ndarray, k: int, own: np.ndarray | None) -> np.ndarray:
+    def _scan(self, queries: np.ndarray, k: int, query_rows: np.ndarray | None) -> np.ndarray:
         """k nearest rows from a float64 product with the whole gallery."""
-        found = np.empty((len(queries), k), dtype=np.int64)
-        for part in blocks(len(queries), SCAN // len(self.gallery)):
-            distance, bound = self._all_distances(queries[part], None if own is None else own[part])
+        result = np.empty((len(queries), k), dtype=np.int64)
+        for chunk in blocks(len(queries), SCAN // len(self.gallery)):
+            distance, bound = self._all_distances(queries[chunk], None if query_rows is None else query_rows[chunk])
             limit = np.partition(distance, k - 1, axis=1)[:, k - 1] + 2 * bound
-            for row, number in enumerate(range(part.start, part.stop)):
+            for row, number in enumerate(range(chunk.start, chunk.stop)):
                 index = np.flatnonzero(distance[row] <= limit[row])
                 exact = self._exact(queries, number, index)
-                found[number] = index[np.lexsort((index, exact))[:k]]
-        return found
+                result[number] = index[np.lexsort((index, exact))[:k]]
+        return result
 
     def places(
-        self, queries: np.ndarray, targets: Sequence[np.ndarray], own: np.ndarray | None = None, block: int = BLOCK
+        self,
+        queries: np.ndarray,
+        targets: Sequence[np.ndarray],
+        query_rows: np.ndarray | None = None,
+        block: int = BLOCK,
     ) -> Iterator[np.ndarray]:
         """Yield for each query the places of its ``targets`` (gallery indices) in the whole ranking, counted from 1.
 
-        A query's ``own`` row has no place and is never a target. The gallery is not sorted in the defined order: a
-        target's place is one more than the number of nearer rows, counted in float64. Rows too close to a target to
-        decide are compared by the distance that defines the order.
+        The row of a query in ``query_rows`` has no place and is never a target. The gallery is not sorted in the
+        defined order: a target's place is one more than the number of nearer rows, counted in float64. Rows too close
+        to a target to decide are compared by the distance that defines the order.
         """
         queries, _ = checked(queries)
-        for part in blocks(len(queries), 4 * block // len(self.gallery)):
-            distance, bound = self._all_distances(queries[part], None if own is None else own[part])
+        for chunk in blocks(len(queries), 4 * block // len(self.gallery)):
+            distance, bound = self._all_distances(queries[chunk], None if query_rows is None else query_rows[chunk])
             ordered = np.sort(distance, axis=1)
-            for row, number in enumerate(range(part.start, part.stop)):
-                wanted = targets[number] if own is None else targets[number][targets[number] != own[number]]
+            for row, number in enumerate(range(chunk.start, chunk.stop)):
+                wanted = (
+                    targets[number] if query_rows is None else targets[number][targets[number] != query_rows[number]]
+                )
                 yield self._places(queries, number, wanted, distance[row], ordered[row], 2 * bound[row])
 
     def _places(
@@ -275,7 +292,7 @@ class Search:
     def _centre(self) -> np.ndarray:
         return self.gallery.mean(axis=0, dtype=np.float64).astype(np.float32).astype(np.float64)
 
-    def _all_distances(self, queries: np.ndarray, own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _all_distances(self, queries: np.ndarray, query_rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Squared distances to the whole gallery by float64 products, and an error bound for each query.
 
         Vectors are centred at the gallery's mean, so that a small cloud far from the origin keeps its digits. The
@@ -290,8 +307,8 @@ class Search:
             far_squares = np.einsum("ij,ij->i", far, far)
             distance[:, columns] = squares[:, None] + far_squares - 2 * (near @ far.T)
             reach = max(reach, far_squares.max() ** 0.5)
-        if own is not None:
-            distance[np.arange(len(near)), own] = np.inf
+        if query_rows is not None:
+            distance[np.arange(len(near)), query_rows] = np.inf
         return distance, rounding(np.float64, near.shape[1], np.sqrt(squares) + reach)
 
     def _exact(self, queries: np.ndarray, number: int, index: np.ndarray) -> np.ndarray:
@@ -305,16 +322,16 @@ class Search:
         Terms are summed by halves in a fixed order, so that the result does not depend on instruction set or threads.
         """
         result = np.empty(len(row))
-        for part in blocks(len(row), (1 << 17) // queries.shape[1]):
-            terms = queries[row[part]].astype(np.float64)
-            terms -= self.gallery[index[part]]
+        for chunk in blocks(len(row), (1 << 17) // queries.shape[1]):
+            terms = queries[row[chunk]].astype(np.float64)
+            terms -= self.gallery[index[chunk]]
             terms *= terms
             width = terms.shape[1]
             while width > 1:
                 half = (width + 1) // 2
                 terms[:, : width - half] += terms[:, half:width]
                 width = half
-            result[part] = terms[:, 0]
+            result[chunk] = terms[:, 0]
         return result
 
 
@@ -392,10 +409,10 @@ def _groups(close: np.ndarray, hits: np.ndarray | None) -> tuple[np.ndarray, np.
     return both[0][order], both[1][order]
 
 
-def _without(own: np.ndarray, distance: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _without(query_rows: np.ndarray, distance: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Candidates without the query itself, or without the farthest one if duplicates have crowded the query out."""
     last = index.shape[1] - 1
-    hit = index == own[:, None]
+    hit = index == query_rows[:, None]
     drop = np.where(hit.any(axis=1), hit.argmax(axis=1), last)
     keep = np.arange(last) + (np.arange(last) >= drop[:, None])
     return np.take_along_axis(distance, keep, axis=1), np.take_along_axis(index, keep, axis=1)

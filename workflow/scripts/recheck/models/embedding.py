@@ -146,7 +146,7 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
     """
     made, weights = _read(path)
     spec = made.get("model") if isinstance(made, dict) else None
-    if not isinstance(spec, dict) or not all(isinstance(spec.get(part), dict) for part in ("backbone", "head")):
+    if not isinstance(spec, dict) or not all(isinstance(spec.get(key), dict) for key in ("backbone", "head")):
         raise UserError(f"{path} is not a model trained by Recheck: it does not describe its network.")
     if not own_code and (named := _own_code(spec)):
         raise UserError(

@@ -22,9 +22,9 @@ CLASSIFIER = {
 
 def check_hash(path: Path, expected: str, remedy: str) -> None:
     """Refuse a file whose SHA-256 does not start with ``expected``."""
-    found = sha256(path)
-    if not found.startswith(expected):
-        raise UserError(f"{path} has sha256 {found}, expected {expected}: {remedy}.")
+    actual = sha256(path)
+    if not actual.startswith(expected):
+        raise UserError(f"{path} has sha256 {actual}, expected {expected}: {remedy}.")
 
 
 def read_tensors(path: Path, what: str) -> dict[str, torch.Tensor]:
@@ -66,9 +66,9 @@ def fit(
             if name in ignored:
                 continue
             raise UserError(f"{what} do not fit the network: it has no tensor '{name}'.")
-        found, shape = tuple(tensor.shape), tuple(expected[name].shape)
-        if found not in (shape, (1, *shape)):
-            raise UserError(f"{what} do not fit the network: '{name}' must have shape {shape}, found {found}.")
+        actual, shape = tuple(tensor.shape), tuple(expected[name].shape)
+        if actual not in (shape, (1, *shape)):
+            raise UserError(f"{what} do not fit the network: '{name}' must have shape {shape}, found {actual}.")
         fitting[name] = tensor.reshape(shape)
     for name in expected:
         if name not in fitting and not name.endswith("num_batches_tracked"):

@@ -114,7 +114,7 @@ class Catalogue:
         """The files that a report job waits for; none for `so_far` and `published`, which show what exists."""
         return self._files(target, datasets, needs) if self.targets[target][1] == ALL else {}
 
-    def found(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, Any] | None:
+    def existing(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, Any] | None:
         """The existing files for `so_far` and `published`; None for the study itself, whose files are inputs.
 
         They are not inputs, because Snakemake would create or update inputs, and would lock them against a second
@@ -141,7 +141,7 @@ def unknown_target(target: str, catalogue: Catalogue, others: Mapping[str, Path]
     """The error for a target that does not exist."""
     study = target.removesuffix(f"_{PUBLISHED}")
     if study != target and study in catalogue.files.studies:
-        catalogue.study(study)  # a study that can't be read has an error of its own
+        catalogue.study(study)  # an unreadable study raises its own error
         return UserError(
             f"{catalogue.files.studies[study]} has no 'published' values, so there is no target '{target}'. Add "
             f"'published: <file>' or build '{study}'."

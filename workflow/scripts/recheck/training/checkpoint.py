@@ -23,7 +23,7 @@ class _Hashed:
 
     def __init__(self, file: BinaryIO):
         self.file, self.sha256 = file, hashlib.sha256()
-        # When a write fails, torch closes its archive and reports only the error of closing; this is the first one.
+        # When a write fails, torch closes its archive and reports only the error of closing; this keeps the first one.
         self.refused: OSError | None = None
 
     def write(self, data: bytes) -> int:

@@ -19,7 +19,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("Config 'device' is 'cuda', but PyTorch sees no GPU: set `--config device=auto` or 'cpu'.")
+        raise UserError("Config 'device' is 'cuda', but PyTorch sees no GPU: use `--config device=auto`.")
     return torch.device(name)
 
 

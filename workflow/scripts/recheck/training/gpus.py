@@ -40,14 +40,14 @@ def visible_gpus() -> list[str]:
     gpus = _listed_gpus()
     if named is None:
         return [device for instances in gpus.values() for device in instances]
-    found: list[str] = []
+    usable: list[str] = []
     for entry in (name.strip() for name in named.split(",")):
         # If GPUs cannot be listed (a container without nvidia-smi), trust the names as given.
         devices = _devices(entry, gpus) if gpus else [entry] * (entry not in ("", "-1"))
         if not devices:
             break
-        found += devices
-    return list(dict.fromkeys(found))
+        usable += devices
+    return list(dict.fromkeys(usable))
 
 
 def _devices(entry: str, gpus: dict[str, list[str]]) -> list[str]:

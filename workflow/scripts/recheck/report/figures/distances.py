@@ -70,7 +70,7 @@ def draw(
 ) -> Drawing:
     """One panel per entry of ``embeddings`` (label → array in the same order), with numbers of pairs on a log scale.
 
-    ``what`` is the kind of images, for the axis label. A large set is reduced to a part of its classes.
+    ``what`` is the kind of images, for the axis label. A large set is reduced to some of its classes.
 
     The curve for random points is the number of pairs times the density in the embeddings' dimension; it is drawn
     where it is one pair or more.

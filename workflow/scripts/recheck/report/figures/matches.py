@@ -70,7 +70,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
 def histograms(sets: Mapping[str, QuerySet]) -> dict[str, MatchHistogram]:
     """The histograms of one method's query sets, with common bins."""
     edges = np.histogram_bin_edges(np.concatenate([queries.distances for queries in sets.values()]), BINS)
-    return {name: match_histogram(queries.labels, queries.found, edges) for name, queries in sets.items()}
+    return {name: match_histogram(queries.labels, queries.closest, edges) for name, queries in sets.items()}
 
 
 def _mirrored(axis: Axes, histogram: MatchHistogram, queries: QuerySet, name: str, ends: tuple[int, int]) -> None:
@@ -78,7 +78,7 @@ def _mirrored(axis: Axes, histogram: MatchHistogram, queries: QuerySet, name: st
     axis.stairs(-histogram.wrong, histogram.edges, fill=True, lw=0.6, zorder=2, **WRONG)
     axis.axhline(0, color=INK, lw=0.6, zorder=3)
     axis.plot([queries.threshold] * 2, ends, color=INK, lw=1.3, ls=LOOKS[name]["ls"], label="threshold", zorder=4)
-    classes = class_reliability(queries.labels, queries.found, queries.threshold)
+    classes = class_reliability(queries.labels, queries.closest, queries.threshold)
     counts = (classes.right, classes.accepted, classes.right_and_accepted)
     right, accepted, both = (int(count.sum()) for count in counts)
     wrong = len(queries.labels) - right

@@ -35,7 +35,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
         return note("No classes: no queries were calibrated.", png, svg)
     classes = {
         method: {
-            name: class_reliability(queries.labels, queries.found, queries.threshold)
+            name: class_reliability(queries.labels, queries.closest, queries.threshold)
             for name, queries in by_name.items()
         }
         for method, by_name in sets.items()

@@ -84,7 +84,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
 
 
 def _curves(axis: Axes, queries: QuerySet, name: str) -> None:
-    table = thinned(threshold_table(queries.labels, queries.found), queries.threshold)
+    table = thinned(threshold_table(queries.labels, queries.closest), queries.threshold)
     for rate, look in RATES.items():
         style = {"drawstyle": "steps-post", "ls": LOOKS[name]["ls"], "zorder": 3, **look}
         axis.plot(table.distance, 100 * getattr(table, rate.lower()), label=f"{name} {rate}", **style)

@@ -41,9 +41,9 @@ class FacilityLocationLoss(nn.Module):
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         matrix = distances(embeddings, embeddings)
-        found = self.search(matrix.detach(), labels)
-        predicted, true = energy(matrix, found), true_energy(matrix, labels)
-        return torch.relu(predicted + self.gamma * (1 - found.nmi) - true)
+        facilities = self.search(matrix.detach(), labels)
+        predicted, true = energy(matrix, facilities), true_energy(matrix, labels)
+        return torch.relu(predicted + self.gamma * (1 - facilities.nmi) - true)
 
     def search(self, matrix: torch.Tensor, labels: torch.Tensor) -> Facilities:
         """Search for the clustering with the largest F + gamma (1 − NMI), on distances without gradients."""
@@ -138,10 +138,10 @@ class Agreement:
         return apart.flatten().bincount(minlength=kinds * sets)[apart].to(self.dtype) / self.rows
 
 
-def energy(matrix: torch.Tensor, found: Facilities) -> torch.Tensor:
+def energy(matrix: torch.Tensor, facilities: Facilities) -> torch.Tensor:
     """F of the medoids found by the search."""
     rows = torch.arange(len(matrix), device=matrix.device)
-    return -matrix[found.medoids[found.assignment], rows].sum()
+    return -matrix[facilities.medoids[facilities.assignment], rows].sum()
 
 
 def true_energy(matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
