@@ -5,6 +5,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,20 +43,35 @@ def golden() -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> Project:
-    """One finished study that tests copy from, so that each pays only for what it changes.
+def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], Project]], Project]:
+    """A function that makes a project once for all test processes: the first makes it, the others wait.
 
-    Test processes that run side by side share it: the first makes it, the others wait.
+    Tests read a shared project, or change a copy of it.
     """
     alone = "PYTEST_XDIST_WORKER" not in os.environ
     base = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
-    project = Project(base / "finished")
-    with FileLock(base / "finished.lock"):
-        if not project.folder.exists():
-            making = Project.create(base / "making")
-            making.succeed("--cores", "2")
-            making.folder.rename(project.folder)
-    return project
+
+    def make_once(name: str, make: Callable[[Path], Project]) -> Project:
+        project, unfinished = Project(base / name), base / f"{name}_unfinished"
+        with FileLock(base / f"{name}.lock"):
+            if not project.folder.exists():
+                shutil.rmtree(unfinished, ignore_errors=True)
+                make(unfinished).folder.rename(project.folder)
+        return project
+
+    return make_once
+
+
+@pytest.fixture(scope="session")
+def finished(shared) -> Project:
+    """One finished study that tests copy from, so that each pays only for what it changes."""
+
+    def make(folder: Path) -> Project:
+        project = Project.create(folder)
+        project.succeed("--cores", "2")
+        return project
+
+    return shared("finished", make)
 
 
 @pytest.fixture

@@ -1,28 +1,27 @@
 """What the tests of faults share: one small study that was made without any."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from support.faults import kills
+from support.project import Project
 
 
 @pytest.fixture(scope="session")
-def quiet(tmp_path_factory) -> kills.Usual:
-    """The undisturbed study of kills.py; test processes that run side by side share it, as they do `finished`."""
-    alone = "PYTEST_XDIST_WORKER" not in os.environ
-    base = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
-    folder, notes = base / "quiet", base / "quiet.json"
-    with FileLock(base / "quiet.lock"):
-        if not notes.exists():
-            with kills.slow_server() as server:
-                usual = kills.undisturbed(kills.make_project(folder, server), cores=2)
-            notes.write_text(json.dumps(vars(usual), default=str), encoding="utf-8")
-    stored = json.loads(notes.read_text(encoding="utf-8"))
-    return kills.Usual(**{**stored, "folder": Path(stored["folder"])})
+def quiet(shared) -> kills.Usual:
+    """The undisturbed study of kills.py, with its usual times."""
+
+    def make(folder: Path) -> Project:
+        with kills.slow_server() as server:
+            project = kills.make_project(folder, server)
+            usual = kills.undisturbed(project, cores=2)
+        project.write("usual.json", json.dumps(vars(usual), default=str))
+        return project
+
+    project = shared("quiet", make)
+    return kills.Usual(**{**json.loads(project.read("usual.json")), "folder": project.folder})
 
 
 @pytest.fixture

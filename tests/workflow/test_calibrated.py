@@ -49,12 +49,15 @@ def load(project, name):
 
 
 @pytest.fixture(scope="module")
-def made(finished, tmp_path_factory):
-    project = finished.copy(tmp_path_factory.mktemp("asked") / "project")
-    project.write("config/studies/asked.yaml", STUDY)
-    figures = [f"results/asked/figures/glyphs_{name}.png" for name in ("thresholds", "costs")]
-    project.succeed("--cores", "2", "--", f"{FOLDER}/table.md", *figures)
-    return project
+def made(finished, shared):
+    def make(folder):
+        project = finished.copy(folder)
+        project.write("config/studies/asked.yaml", STUDY)
+        figures = [f"results/asked/figures/glyphs_{name}.png" for name in ("thresholds", "costs")]
+        project.succeed("--cores", "2", "--", f"{FOLDER}/table.md", *figures)
+        return project
+
+    return shared("asked", make)
 
 
 def test_every_query_set_has_its_own_threshold(made):

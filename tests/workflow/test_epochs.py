@@ -49,8 +49,12 @@ def study(**evaluation):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    project = Project.create(tmp_path_factory.mktemp("epochs") / "project")
+def made(shared):
+    return shared("epochs", make)
+
+
+def make(folder):
+    project = Project.create(folder)
     lines = ["path,label,class_name,role"]
     for number, folder in enumerate(sorted(project.path("glyphs").iterdir())):
         for place, image in enumerate(sorted(folder.iterdir())):

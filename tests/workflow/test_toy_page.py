@@ -10,8 +10,12 @@ TOY = "config/toys/contextual_toy.yaml"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    project = Project.create(tmp_path_factory.mktemp("toy") / "project", classes=2, per_class=2)
+def made(shared):
+    return shared("toy", make)
+
+
+def make(folder):
+    project = Project.create(folder, classes=2, per_class=2)
     project.edit(TOY, "steps: 20000", "steps: 40")
     project.edit(TOY, "points: 500", "points: 20")
     project.succeed("--cores", "2", "contextual_toy")
