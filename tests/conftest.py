@@ -1,4 +1,4 @@
-"""What tests of every kind share."""
+"""Fixtures for all tests."""
 
 import os
 import shutil
@@ -27,18 +27,18 @@ def pytest_configure():
 
 
 def pytest_xdist_auto_num_workers():
-    """One more than there are cores, because tests on a cluster wait more than they compute."""
+    """One worker more than there are cores, because SLURM tests wait more than they compute."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
 
 
 def pytest_collection_modifyitems(items):
-    """Tests on a cluster begin first, so that others compute meanwhile."""
+    """Start the SLURM tests first, so that other tests compute while they wait."""
     items.sort(key=lambda item: item.path.name != "test_slurm.py")
 
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """Inputs and outputs of the original implementations; another set of the same names may be given."""
+    """Folder of inputs and outputs of the original implementations; the environment may name another folder."""
     return Path(os.environ.get("RECHECK_GOLDEN", ROOT / "tests" / "golden"))
 
 
@@ -76,7 +76,7 @@ def finished(shared) -> Project:
 
 @pytest.fixture
 def project(finished, tmp_path) -> Project:
-    """A copy of the finished study, to be changed at will."""
+    """A copy of the finished study that a test may change."""
     return finished.copy(tmp_path / "project")
 
 
@@ -88,7 +88,7 @@ def fresh(tmp_path) -> Project:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """For Google's names, made a moment ago and known to nobody else."""
+    """A new certificate for Google's host names, trusted only by these tests."""
     if not shutil.which("openssl"):
         pytest.skip("no openssl: a certificate for a loopback Google Drive can't be made here")
     folder = tmp_path_factory.mktemp("tls")
@@ -101,7 +101,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def drive(server, certificate, monkeypatch):
-    """The real gdown, whose Google is this machine: a proxy that answers for all hosts."""
+    """Makes the real gdown talk to a local server: a proxy that answers for all hosts."""
     server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.tls.load_cert_chain(certificate, certificate.with_name("key.pem"))
     for name in ("HTTPS_PROXY", "https_proxy"):

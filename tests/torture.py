@@ -1,8 +1,8 @@
-"""`make torture`: the whole fault campaign, as a Markdown table of what was tried, what survived and what was lost.
+"""`make torture`: the whole fault campaign, as a Markdown table of faults tried, survived and lost.
 
 Kills at random moments through the real command line (support/faults/kills.py), then tests/faults with many more
-examples than every day. `make torture TORTURE="--minutes 10 --seed 3"` gives options. The exit code is 0 if nothing was
-lost.
+examples than in `make test`. `make torture TORTURE="--minutes 10 --seed 3"` passes options. The exit code is 0 if
+nothing was lost.
 """
 
 import argparse
@@ -27,7 +27,7 @@ ROW = "| {:<10} | {:<44} | {:>6} | {:>8} | {:>5} |"
 
 
 class Table:
-    """Rows appear when they are known."""
+    """A table whose rows are printed as soon as they are known."""
 
     def __init__(self):
         self.lost = 0
@@ -35,13 +35,13 @@ class Table:
         print("|---|---|--:|--:|--:|", flush=True)
 
     def row(self, fault: str, place: str, tried: int, lost: int, total: bool = False) -> None:
-        """``total``: the sum of other rows, which is not counted again."""
+        """Print a row; a ``total`` sums up other rows and is not counted again."""
         self.lost += 0 if total else lost
         print(ROW.format(fault, place, tried, tried - lost, lost), flush=True)
 
 
 def kill_campaign(table: Table, folder: Path, options: argparse.Namespace) -> None:
-    """``moments`` of each signal; those that a round did not come to are tried in another one."""
+    """Try ``moments`` kills per signal; kills that a round does not reach are tried in another round."""
     random_, deadline = random.Random(options.seed), time.monotonic() + 60 * options.minutes
     with kills.slow_server() as server:
         template = kills.make_project(folder / "template", server)
@@ -93,7 +93,7 @@ def _tell(moment: kills.Moment) -> None:
 
 
 class Tally:
-    """Counts the tests of a file; one that looks at many examples says how many (`record_property("tried", …)`)."""
+    """Counts the tests of a file; a test of many examples records their number (`record_property("tried", …)`)."""
 
     def __init__(self):
         self.tried, self.lost = Counter(), Counter()
@@ -111,7 +111,7 @@ def test_campaign(table: Table, options: argparse.Namespace) -> None:
     os.environ["RECHECK_SEED"] = str(options.seed)
     tally = Tally()
     arguments = [str(ROOT / "tests" / "faults"), "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
-    sys.stdout, terminal = sys.stderr, sys.stdout  # the table alone is on standard output
+    sys.stdout, terminal = sys.stderr, sys.stdout  # standard output has only the table
     try:
         code = pytest.main(arguments, plugins=[tally])
     finally:
@@ -123,7 +123,7 @@ def test_campaign(table: Table, options: argparse.Namespace) -> None:
 
 
 def quickstart_twice(table: Table, folder: Path, options: argparse.Namespace) -> None:
-    """The real quickstart from two directories: the same hashes of everything below results/."""
+    """Run the real quickstart in two directories and compare the hashes of all files below results/."""
     found = []
     for name in ("one", "two"):
         project = Project(folder / f"quickstart_{name}")

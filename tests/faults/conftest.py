@@ -1,4 +1,4 @@
-"""What the tests of faults share: one small study that was made without any."""
+"""Fixtures for the fault tests: a small study, run without faults."""
 
 import json
 from pathlib import Path
@@ -26,6 +26,6 @@ def quiet(shared) -> kills.Usual:
 
 @pytest.fixture
 def begun(tmp_path):
-    """The same study with nothing made yet, and a server for its file."""
+    """The same study before its first job, and a server for its file."""
     with kills.slow_server() as server:
         yield kills.make_project(tmp_path / "project", server)

@@ -1,7 +1,7 @@
-"""Each kind of file that the workflow writes, on the small disk ./disk: when it is full, and when it is read-only.
+"""Write each kind of file of the workflow to the small disk ./disk while it is full, and while it is read-only.
 
-Run by test_full_disk.py in a process that has mounts of its own. Prints a JSON object: what each kind said, and what
-was wrong with what it left.
+test_full_disk.py runs this file in a process with its own mounts. It prints a JSON object: the message of each kind of
+file, and what is wrong with the files left behind.
 """
 
 import json

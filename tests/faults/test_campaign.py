@@ -8,7 +8,7 @@ from support.faults.kills import PLACES, STUDY, Moment, content, differences, pl
 
 
 def test_killed_again_and_again(begun, quiet, record_property):
-    """Whole process groups, a job, Snakemake alone; from the loopback server to the page."""
+    """Kill whole process groups, a job, or Snakemake only, from the download to the page."""
     random_ = random.Random(5)
     moments = [
         Moment(signal.SIGKILL, "fetch", "group", True, random_.random()),
@@ -25,7 +25,7 @@ def test_killed_again_and_again(begun, quiet, record_property):
     record_property("tried", tried)
 
 
-def test_what_is_compared(begun, quiet):
+def test_content_ignores_times_and_nothing_else(begun, quiet):
     """A changed digit, a file too many and one too few are differences; times are not."""
     folder = begun.path("results/letters/glyphs/proxy_1/seed0/fold0")
     folder.mkdir(parents=True)

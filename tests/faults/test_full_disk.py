@@ -56,7 +56,7 @@ def test_the_disk_is_full_while_downloading(tmp_path, server):
     said, left = on_a_megabyte(tmp_path, DOWNLOAD, json.dumps(file))
     assert "No space left while writing disk/file.bin.part: free some space there and run the same command" in said
     assert "disk/file.bin" not in left
-    assert len(server.asked) == 1, "a full disk is no reason to ask again"
+    assert len(server.asked) == 1, "a full disk must not lead to another request"
 
 
 def test_a_download_that_will_not_fit_is_not_begun(tmp_path, server):
@@ -96,8 +96,8 @@ def test_every_kind_of_write(tmp_path, record_property):
     assert len(report) == 14
     full = {kind: found["full"] for kind, found in report.items()}
     refused = {kind: found["read_only"] for kind, found in report.items()}
-    assert refused.pop("copy") == "written", "it is there and right, so that there is nothing to do"
-    assert "MB are free: free some space" in refused.pop("pack"), "it would need as much again"
+    assert refused.pop("copy") == "written", "the file exists and is right, so nothing is written"
+    assert "MB are free: free some space" in refused.pop("pack"), "the new pack would need as much space again"
     assert {kind: said for kind, said in full.items() if not re.search(NO_SPACE, said)} == {}
     assert {kind: said for kind, said in refused.items() if READ_ONLY not in said} == {}
     assert {kind: found["wrong"] for kind, found in report.items() if found["wrong"]} == {}

@@ -95,7 +95,7 @@ def test_sealed_files_are_bit_identical_each_time(tmp_path):
     assert (tmp_path / "a.e").read_bytes() == (tmp_path / "b.e").read_bytes()
 
 
-def test_a_file_without_a_seal_and_a_file_that_is_gone(tmp_path):
+def test_an_unsealed_file_and_a_missing_file_are_refused(tmp_path):
     save_file(TENSORS, tmp_path / "plain.safetensors")
     with pytest.raises(UserError, match=r"plain\.safetensors is damaged"):
         read_embeddings(tmp_path / "plain.safetensors")

@@ -34,7 +34,7 @@ def wait_for(condition, process):
     end = time.monotonic() + 600
     while not condition():
         assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the event did not happen"
         time.sleep(0.05)
 
 

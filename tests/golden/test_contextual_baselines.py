@@ -1,6 +1,6 @@
-"""The baselines of the contextual study against the authors' code, each built from the part that a study has.
+"""The baselines of the contextual study against the authors' code, built from the parts of its YAML.
 
-Computed here in float64. Arrays of float32 are compared as closely as such arrays can be, those of float64 to 1e-8.
+Ours are computed in float64. float32 arrays are compared to their own precision, float64 arrays to 1e-8.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""The contextual loss, its ablations and its companions against the authors' code.
+"""The contextual loss, its ablations and the losses combined with it, against the authors' code.
 
-Computed here in float64. Arrays of float32 are compared as closely as such arrays can be, those of float64 to 1e-8.
+Ours are computed in float64. float32 arrays are compared to their own precision, float64 arrays to 1e-8.
 """
 
 import re
@@ -37,7 +37,7 @@ def cases(stored):
 
 
 def close(ours, expected, what):
-    """Values: relative; matrices: to their largest entry."""
+    """Tolerance: relative for values, relative to the largest entry for matrices."""
     ours = np.asarray(ours.detach() if isinstance(ours, torch.Tensor) else ours)
     tolerance = 1e-8 if expected.dtype == np.float64 else 1e-5
     assert np.abs(ours - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-12), what
@@ -54,7 +54,7 @@ def inputs(stored, case):
 
 
 def compare(stored, case, name, spec):
-    """A value and its gradient, through the YAML part of a study."""
+    """Value and gradient of a loss built from the YAML of a study."""
     x, y, _ = inputs(stored, case)
     value = build_loss(spec, int(y.max()) + 1, x.shape[1]).double()(x, y)
     value.backward()

@@ -32,14 +32,14 @@ def close(ours, expected, scale=1.0, tolerance=1e-6):
     np.testing.assert_allclose(scale * np.array(list(ours.values())), expected, rtol=tolerance, atol=0)
 
 
-def test_recall_among_themselves(stored):
+def test_recall_without_a_gallery(stored):
     ks = stored["self_ks"]
     close(evaluated(stored, recalls(ks)), stored["self_recall_224"], tolerance=1e-12)
     percent = stored["self_recall_256_percent"]
     close(evaluated(stored, recalls([1, 2, 4, 8][: len(percent)])), percent, 100, tolerance=1e-12)
 
 
-def test_average_precision_among_themselves(stored):
+def test_average_precision_without_a_gallery(stored):
     ours = evaluated(stored, ["mAP", "MAP@R"])
     close(ours, [stored["self_mAP"], stored["self_mAP_at_R"]])
     close(ours, stored["self_mAP_mAPR_256_percent"], 100)
@@ -48,7 +48,7 @@ def test_average_precision_among_themselves(stored):
 
 
 def decided(x, y, resolution=5e-7):
-    """Queries in whose ranking no right and wrong item are so near to each other that float32 can't tell them apart."""
+    """Mask of the queries whose ranking float32 decides: no right and wrong item are too close to tell apart."""
     unit = x / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)
     clear = []
     for number, row in enumerate(unit @ unit.T):
@@ -61,7 +61,7 @@ def decided(x, y, resolution=5e-7):
 
 
 def test_average_precision_of_each_query(stored):
-    """The metric is a mean of these: each from the places that the search gives."""
+    """Average precision of single queries, computed from the places that the search returns."""
     x, y = normalise(stored["self_x"]), stored["self_y"]
     clear = decided(stored["self_x"], y)
     assert clear.mean() > 0.95
@@ -83,7 +83,7 @@ def test_recall_against_a_gallery(stored):
 
 
 def test_average_precision_against_a_gallery_keeps_the_last_place(stored):
-    """The original drops the item that is ranked last; that can only make a value smaller."""
+    """The original drops the item that is ranked last, which can only lower a value."""
     ours = against_gallery(stored, ["mAP", "MAP@R"])
     close(ours, stored["qg_mAP_mAPR_percent_full"], 100)
     careless = stored["qg_mAP_mAPR_256_percent_dropslast"]

@@ -56,7 +56,7 @@ def test_clustering_scores_of_given_clusters(golden):
     np.testing.assert_allclose(ours, golden["kmeans_nmi_ami"], atol=1e-9)
 
 
-def test_clusters_of_our_own_score_about_the_same(golden):
+def test_our_clusters_score_about_the_same(golden):
     """Over seeds: one k-means run varies by a few points."""
     embeddings, labels = normalise(golden["emb"]), golden["labels"]
     runs = [kmeans(embeddings, len(np.unique(labels)), seed) for seed in range(5)]

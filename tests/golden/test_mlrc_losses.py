@@ -1,6 +1,6 @@
 """Losses and gradients of every row of the MLRC tables against the authors' code and its library, in float64.
 
-The rows are those of config/studies/mlrc.yaml: only their hyper-parameters are taken from the arrays.
+The rows come from config/studies/mlrc.yaml; only their hyper-parameters come from the arrays.
 """
 
 import copy
@@ -16,7 +16,7 @@ from recheck.study.compose import merge
 from support.studies import shipped
 
 EXACT = 1e-9
-# The era's library differs a little here, and the study follows today's (docs/mlrc.md).
+# The library of 2020 differs slightly for these rows, and the study follows today's version (docs/mlrc.md).
 NEAR_THE_ERA = {"softtriple": 1e-6}
 ROWS = {
     "contrastive": "contrastive",
@@ -86,7 +86,7 @@ def row_of(study, stored, loss, dataset="cub200"):
 
 
 def stock(spec):
-    """The row as pytorch-metric-learning has it by default."""
+    """The row with pytorch-metric-learning's default loss."""
     return {key: value for key, value in spec.items() if key != "distance"}
 
 
@@ -107,7 +107,7 @@ def compute(stored, name, spec, miner, classes, dim, loss):
 
 
 def assert_gradient(ours, expected, tolerance, what):
-    """Relative to the largest entry; a gradient that vanishes altogether is compared to float64's rounding."""
+    """Compare relative to the largest entry; if all entries are zero, to float64's rounding error."""
     scale = np.abs(expected).max()
     assert np.abs(np.asarray(ours) - expected).max() <= max(tolerance * scale, 1e-15), what
 
@@ -133,7 +133,7 @@ def test_rows_equal_todays_library(study, stored, loss):
 
 @pytest.mark.parametrize("loss", ROWS)
 def test_rows_equal_the_library_of_the_time(study, stored, loss):
-    # only the SOP row of NT-Xent has the era's floor: elsewhere it does not matter, but for these inputs it might
+    # only the SOP row of NT-Xent has the floor of 2020; at other temperatures the floor could matter for these inputs only
     spec, *rest = row_of(study, stored, loss, "sop" if loss == "ntxent" else "cub200")
     tolerance = NEAR_THE_ERA.get(loss, EXACT)
     for name in input_sets(stored, "emb_"):
@@ -145,7 +145,7 @@ def test_rows_equal_the_library_of_the_time(study, stored, loss):
 
 
 def test_triplet_differs_without_the_shift(study, stored):
-    """The shift is there for a reason: the default distance misses the original in digits that matter."""
+    """Without the shift, the distance differs from the original in digits that matter."""
     spec, *rest = row_of(study, stored, "triplet")
     names = input_sets(stored, "emb_")
     values = [compute(stored, name, stock(spec), *rest, "triplet")[1] for name in names]
@@ -155,7 +155,7 @@ def test_triplet_differs_without_the_shift(study, stored):
 
 @pytest.mark.parametrize(("dataset", "prefix"), [("sop", "orig_"), ("cub200", "")])
 def test_ntxent_at_the_temperature_of_sop(study, stored, dataset, prefix):
-    """The SOP row has the era's floor of 1e-20; the others are the library's, which saturates far later."""
+    """The SOP row has the floor of 1e-20 of 2020; the other rows use today's loss, which saturates far later."""
     spec, *rest = row_of(study, stored, "ntxent_soptau", dataset)
     for name in input_sets(stored, "emb_"):
         key = f"ntxent_soptau__{name}"

@@ -1,7 +1,7 @@
-"""Losses of the calibration study against TensorFlow Similarity, as it was (legacy) and as it became (fixed).
+"""Losses of the calibration study against TensorFlow Similarity: its release of the benchmark (legacy) and its last (fixed).
 
-The originals were computed in float32: from their own distances, and in float32, ours are equal to 1e-6. From the
-embeddings ours are computed in float64. Only the names of the arrays tell the hyper-parameters.
+The originals were computed in float32. In float32 and from the stored distances, our losses are equal to 1e-6. From
+embeddings, our losses are computed in float64. The names of the arrays contain the hyper-parameters.
 """
 
 import re
@@ -14,8 +14,8 @@ from recheck.methods.losses import build_loss
 from recheck.methods.losses.tfsim.per_anchor import Pairs
 
 VALUE, GRADIENT = 1e-6, 2e-5  # relative; gradients to the largest entry
-ROUNDING = 5e-7  # absolute: of float32 distances, which is all that is left of an anchor close to its margin
-# From embeddings: a distance's rounding is multiplied by gamma, in exponents of several hundred.
+ROUNDING = 5e-7  # absolute: rounding of float32 distances, which dominates for an anchor close to its margin
+# from embeddings: the rounding of a distance is multiplied by gamma, in exponents of several hundred
 CIRCLE = {"value": 2e-5, "gradient": 1e-3}
 MINING = {"semihard": "semi-hard", "hard": "hard", "easy": "easy"}
 
@@ -32,7 +32,7 @@ def number(digits):
 
 
 def spec_of(name, maths):
-    """From a name such as ``pn_semihard_m01`` to the part of a study's YAML."""
+    """The loss in YAML for a name such as ``pn_semihard_m01``."""
     if found := re.fullmatch(r"circle_g(\d+)_m(\d+)", name):
         return {"class": "TwoSidedCircleLoss", "gamma": number(found[1]), "margin": number(found[2]), "maths": maths}
     if found := re.fullmatch(r"ms_(?:[a-z]+_)?a(\d+)_b(\d+)_e(\d+)_l(\d+)(?:_c(\d+))?", name):
@@ -108,7 +108,7 @@ def test_gradients_along_the_sphere(stored):
 
 
 def test_flags_of_the_anchors(stored):
-    """The arrays hold what they are said to hold: anchors without positives, and without semi-hard negatives."""
+    """The arrays contain anchors without positives and anchors without semi-hard negatives."""
     for case in sorted({case for case, _, _ in cases(stored)}):
         distance, labels = stored[f"{case}_dist"], stored[f"{case}_y"]
         same = labels[:, None] == labels

@@ -1,4 +1,4 @@
-"""Masked extremes, recall, calibration and pooling against TensorFlow Similarity, as it was and as it became."""
+"""Masked extremes, recall, calibration and pooling against TensorFlow Similarity, legacy and fixed."""
 
 import re
 
@@ -29,7 +29,7 @@ def query_sets(stored):
 
 
 def given(stored, queries):
-    """The labels of the queries and their neighbours as they are stored."""
+    """The stored labels of the queries and their stored neighbours."""
     return stored[f"{queries}_y"], Neighbours(stored[f"{queries}_nn_labels"], stored[f"{queries}_nn_dist"])
 
 
@@ -40,7 +40,7 @@ def below(stored, prefix):
 @pytest.mark.parametrize(("find", "name"), [(masked_max, "max"), (masked_min, "min")])
 def test_masked_extremes(stored, find, name):
     mask = torch.from_numpy(stored["mask_m"])
-    assert not mask.any(dim=1).all(), "a row without entries that take part"
+    assert not mask.any(dim=1).all(), "the mask has a row without entries"
     for dtype in (torch.float32, torch.float64):
         found = find(torch.from_numpy(stored["mask_d"]).to(dtype), mask)
         expected = stored[f"masked_{name}"].reshape(-1)
@@ -66,7 +66,7 @@ def test_exact_search_finds_the_same_neighbours(stored):
         found = neighbours(stored[f"{queries}_e"], stored["index_e"], stored["index_y"], max(KS))
         np.testing.assert_allclose(found.distances, expected.distances, atol=5e-7)  # float32 sums
         gaps = np.diff(expected.distances, axis=1, prepend=-1, append=3) > 1e-6
-        clear = gaps[:, :-1] & gaps[:, 1:]  # of neighbours as near as one another the order is not defined
+        clear = gaps[:, :-1] & gaps[:, 1:]  # the order of neighbours at equal distances is not defined
         assert clear.mean() > 0.9
         assert np.array_equal(found.labels[clear], expected.labels[clear])
 
@@ -76,7 +76,7 @@ def test_the_table_of_thresholds(stored, maths):
     for queries in query_sets(stored):
         table = calibrate(*given(stored, queries), maths).thresholds
         expected = below(stored, f"{queries}_{maths}_thr_")
-        assert np.array_equal(table.distance, expected.pop("distance").astype(np.float64)), "exact, all of them"
+        assert np.array_equal(table.distance, expected.pop("distance").astype(np.float64)), "every value is exact"
         assert len(expected) == 5
         for name, column in expected.items():
             np.testing.assert_allclose(getattr(table, name), column, rtol=TOLERANCE, err_msg=f"{queries} {name}")
@@ -116,7 +116,7 @@ def test_evaluation_json(stored):
 
 @pytest.mark.parametrize("maths", MATHS)
 def test_pooling(stored, maths):
-    """Ours has channels first. Both states of the library have the same arrays; ours differ in rounding only."""
+    """Our layout has channels first. Both versions of the library give the same arrays; ours differ only in rounding."""
     maps = torch.from_numpy(stored["gem_fmap_nhwc"]).permute(0, 3, 1, 2)
     powers = [match[1] for key in stored if (match := re.fullmatch(rf"{maths}_gem_p(\d+)", key))]
     assert len(powers) > 1

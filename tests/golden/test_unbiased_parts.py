@@ -91,12 +91,12 @@ def test_mxnet_adam(golden):
                 optimiser.step()
                 after.append(weight.detach().clone())
             case.check("w_after_each_step", torch.stack(after))
-            # a step is small against the weights: the way itself is held to the same tolerance
+            # steps are small compared with the weights, so the change itself is compared to the same tolerance
             way, expected = torch.stack(after) - case.tensor("w0"), case.array("w_after_each_step") - case.array("w0")
             assert np.abs(way.numpy() - expected).max() <= 1e-8 * np.abs(expected).max()
 
 
-def test_mxnet_adam_goes_on_where_it_was(golden):
+def test_mxnet_adam_continues_from_its_state(golden):
     for case, weight, options in adam_cases(golden):
         gradients, expected = case.tensor("grads"), case.array("w_after_each_step")
         optimiser = MXNetAdam([weight], **options)

@@ -20,7 +20,7 @@ from support.golden import cases
 
 
 def simple(case, loss, embeddings="emb"):
-    """Of a loss without parameters: its value and its gradient."""
+    """Value and gradient of a loss without parameters."""
     x = case.variable(embeddings)
     value = loss(x, case.tensor("labels"))
     value.backward()

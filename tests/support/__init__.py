@@ -1,1 +1,1 @@
-"""What the tests share: data, projects, studies, services, faults and stored results."""
+"""Helpers for tests: data, projects, studies, services, faults and stored results."""

@@ -1,4 +1,4 @@
-"""Cases of stored arrays, each of which has to be looked at."""
+"""Stored arrays by case; a test must use every array."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ RELATIVE = 1e-8
 
 
 class Case:
-    """The arrays of one case by name; leaving it checks that a test has used every one."""
+    """The arrays of one case by name; on exit it checks that the test has used all of them."""
 
     def __init__(self, arrays: dict[str, np.ndarray], name: str):
         self.arrays, self.name, self.used = arrays, name, set()
@@ -39,7 +39,7 @@ class Case:
         return self.tensor(key).clone().requires_grad_()
 
     def check(self, key: str, ours: Any, tolerance: float = RELATIVE) -> None:
-        """The largest error relative to the largest expected number; where all are zero, float64's rounding."""
+        """Compare relative to the largest expected number; if all are zero, to float64's rounding error."""
         expected = self.array(key)
         ours = np.asarray(ours.detach() if isinstance(ours, torch.Tensor) else ours)
         assert ours.shape == expected.shape, f"{self.name} {key}"
@@ -57,7 +57,7 @@ def load(golden: Path, file: str) -> dict[str, np.ndarray]:
 
 
 def cases(golden: Path, file: str) -> list[Case]:
-    """All that a file has, however many there are; arrays of no case are :func:`rest`."""
+    """All cases of a file; arrays that belong to no case are in :func:`rest`."""
     arrays = load(golden, file)
     found = []
     for number in range(int(arrays["n_cases"])):

@@ -65,7 +65,7 @@ methods:
 
 
 def small_study(protocol: dict[str, Any] | None = None, **changes: Any) -> str:
-    """The text of a study that takes seconds, with other values of some keys and of some keys of its protocol."""
+    """YAML of a study that takes seconds; ``changes`` replace keys of the study, ``protocol`` keys of its protocol."""
     if not protocol and not changes:
         return STUDY
     study = yaml.safe_load(STUDY)
@@ -98,7 +98,7 @@ class Project:
         return project
 
     def copy(self, folder: Path) -> "Project":
-        """The project as it is, times and links included: what is finished stays finished."""
+        """A copy of the project with its times and links, so that finished jobs stay finished."""
         shutil.copytree(self.folder, folder, symlinks=True)
         return Project(folder)
 
@@ -145,7 +145,7 @@ class Project:
         return done.stdout
 
     def planned(self, *arguments: str) -> dict[str, int]:
-        """How many jobs of each rule would run now."""
+        """Rule → number of jobs that would run now."""
         output = self.succeed("--dry-run", "--cores", "2", *arguments)
         if "Nothing to be done" in output:
             return {}
@@ -161,7 +161,7 @@ class Project:
 
 
 def _environment() -> dict[str, str]:
-    """A user's own, with the programs of this Python first."""
+    """The environment of the tests, with the programs of this Python first on the PATH."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     return environment

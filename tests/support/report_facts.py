@@ -1,4 +1,4 @@
-"""The facts that rules hand to tables and figures, written by hand for tests."""
+"""Facts for tables and figures, written by hand for tests."""
 
 
 def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
@@ -48,7 +48,7 @@ def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
 
 
 def of_dataset(document, dataset):
-    """A published document as the facts of one dataset have it."""
+    """A published document in the form of the facts of one dataset."""
     return {
         "source": document["source"],
         "approximate": document.get("approximate", False),

@@ -1,4 +1,4 @@
-"""A training run of seconds on glyphs, one that is asked to stop, and what two runs must have in common."""
+"""A short training run on glyphs, a run that is stopped, and a comparison of two runs."""
 
 import signal
 from pathlib import Path
@@ -68,7 +68,7 @@ def same(one, other):
 
 
 class StopAfter(StopRequest):
-    """Asks the run to stop after so many steps, as a signal would."""
+    """Stops the run after a number of steps, like a signal."""
 
     def __init__(self, steps):
         self.left = steps

@@ -1,4 +1,4 @@
-"""A backbone of a user's own, as small as it gets: importing a library of networks would take longer than the tests."""
+"""A tiny user-defined backbone: importing a library of networks would take longer than the tests."""
 
 from torch import nn
 

@@ -1,7 +1,8 @@
-"""The conda environments, solved: on a channel with made-up packages, built as conda-forge's recipes build theirs.
+"""Solve the conda environments on a synthetic channel whose packages are built like conda-forge's.
 
-No real channel is asked, so this does not say that conda-forge has these versions. It says that every requirement can
-be read, that they do not contradict each other, and that the CUDA builds are chosen on a machine without a GPU.
+No real channel is used, so these tests do not show that conda-forge has these versions. They show that every
+requirement parses, that the requirements do not conflict, and that the CUDA builds are chosen on a machine without a
+GPU.
 """
 
 import asyncio
@@ -24,13 +25,13 @@ OTHER_VERSIONS = ("0.1", "99.0")
 
 
 def requirements(environment):
-    """The conda requirements of an environment (pip's are not conda's to solve)."""
+    """The conda requirements of an environment, without its pip requirements."""
     entries = yaml.safe_load((ROOT / "envs" / f"{environment}.yaml").read_text(encoding="utf-8"))["dependencies"]
     return [entry for entry in entries if isinstance(entry, str)]
 
 
 def version_of(name, otherwise="1.0"):
-    """The version that the environments name, made complete."""
+    """Version of a package in the environments, or ``otherwise`` if none names one."""
     lines = [line for environment in ENVIRONMENTS for line in requirements(environment)]
     found = {re.split(r"\s*=", line)[1] for line in lines if re.split(r"\s*=", line)[0] == name and "=" in line}
     return found.pop() if found else otherwise
@@ -52,7 +53,7 @@ def record(name, version, build="0", depends=(), constrains=(), number=0):
 
 
 def pytorch(version):
-    """As conda-forge's pytorch-cpu-feedstock: cpu and cuda builds, and two names that choose between them."""
+    """PyTorch as in conda-forge's pytorch-cpu-feedstock: cpu and cuda builds, and two names that select one."""
     yield record(
         "pytorch", version, "cpu_mkl_py311_h1_100", ["python"], ["pytorch-cpu ==" + version, "pytorch-gpu <0.0a0"]
     )
@@ -66,14 +67,14 @@ def pytorch(version):
 
 
 def torchvision(version):
-    """Of the same kind as the PyTorch it is built for."""
+    """A build of the same kind (cpu or cuda) as the PyTorch that it is built for."""
     for kind in ("cpu", "cuda129", "cuda130"):
         depends = ["python", f"pytorch * {kind}*"]
         yield record("torchvision", version, f"{kind}_py311_h1_0", depends)
 
 
 def faiss(version):
-    """As conda-forge's faiss-split-feedstock."""
+    """faiss as in conda-forge's faiss-split-feedstock."""
     for kind, other in (("cpu", "gpu"), ("cuda", "cpu")):
         for cuda in ("12.9", "13.0") if kind == "cuda" else ("",):
             mark = f"cuda{cuda.replace('.', '')}" if cuda else ""
@@ -88,7 +89,7 @@ def faiss(version):
 
 
 def made_up_packages():
-    """Every package the environments name, in the named version and in an older and a newer one."""
+    """Every package of the environments, in its pinned version, an older one and a newer one."""
     special = {"pytorch-gpu": pytorch, "torchvision": torchvision, "faiss-gpu": faiss, "faiss-cpu": faiss}
     names = {re.split(r"[\s=]", line)[0] for environment in ENVIRONMENTS for line in requirements(environment)}
     for make, name in ((pytorch, "pytorch-gpu"), (torchvision, "torchvision"), (faiss, "faiss-gpu")):
@@ -116,7 +117,7 @@ def channel(tmp_path_factory):
 
 
 def solved(channel, specs, cuda=None):
-    """Name → (version, build) of what a solver takes on a machine with such a GPU driver, or with none."""
+    """Name → (version, build) chosen by the solver on a machine with this CUDA driver, or without one."""
     own, cache = channel
     present = [("__unix", "0"), ("__linux", "6.1"), ("__glibc", "2.36"), *([("__cuda", cuda)] if cuda else [])]
     virtual = [
@@ -143,7 +144,7 @@ def test_every_requirement_can_be_read(environment):
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_named_versions_are_taken(channel, environment):
+def test_the_pinned_versions_are_chosen(channel, environment):
     found = solved(channel, requirements(environment), cuda="13.0")
     for line in requirements(environment):
         name, _, version = (part.strip() for part in line.partition("="))
@@ -153,7 +154,7 @@ def test_the_named_versions_are_taken(channel, environment):
 @pytest.mark.parametrize("environment", WITH_CUDA)
 @pytest.mark.parametrize("cuda", ["13.0", "13.2"])
 def test_cuda_builds_are_chosen(channel, environment, cuda):
-    """``cuda`` is what a GPU's driver says, or CONDA_OVERRIDE_CUDA on a machine that has none."""
+    """``cuda`` is the version of a GPU's driver, or CONDA_OVERRIDE_CUDA on a machine without a GPU."""
     found = solved(channel, requirements(environment), cuda)
     assert found["faiss"][1].endswith("_cuda") and "cuda130" in found["faiss"][1]
     assert found["cuda-version"][0] == "13.0"
@@ -163,21 +164,21 @@ def test_cuda_builds_are_chosen(channel, environment, cuda):
 
 
 def test_without_a_gpu_and_without_the_override_there_is_no_cpu_build_by_accident(channel):
-    """An error that names __cuda, rather than an environment that trains on the CPU."""
+    """The solver fails with an error about __cuda; it must not choose an environment that trains on the CPU."""
     with pytest.raises(SolverError, match="__cuda"):
         solved(channel, requirements("train"))
     assert solved(channel, requirements("evaluate"))["faiss"][1].endswith("_cuda")
 
 
-def test_names_without_a_choice_would_give_the_cpu_build(channel):
-    """Why the environments name it: the channel is such that conda's own choice goes by the machine."""
+def test_plain_package_names_would_give_the_cpu_build(channel):
+    """The environments name the build, because conda's default choice depends on the machine."""
     plain = ["python", f"pytorch ={version_of('pytorch-gpu')}"]
     assert solved(channel, plain)["pytorch"][1].startswith("cpu_")
     assert solved(channel, plain, "13.0")["pytorch"][1].startswith("cuda")
 
 
 def test_the_cpu_variant_of_the_documentation_solves(channel):
-    """docs/conda.md: two names changed, one line removed."""
+    """The CPU variant of docs/conda.md changes two names and removes one line."""
     (command,) = re.findall(r"^sed .*-e '(.+)' -e '(.+)' -e '(.+)' envs", (ROOT / "docs/conda.md").read_text(), re.M)
     assert command == ("s/pytorch-gpu/pytorch-cpu/", "s/faiss-gpu/faiss-cpu/", "/cuda-version/d")
     for environment in WITH_CUDA:

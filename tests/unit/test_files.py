@@ -29,7 +29,7 @@ def test_the_old_content_stays_until_the_new_is_complete(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_files_are_readable_by_others_as_usual(tmp_path):
+def test_files_have_the_usual_permissions(tmp_path):
     with files.atomic(tmp_path / "a") as temporary:
         temporary.unlink()  # like libraries that replace the file themselves
         temporary.write_text("x")

@@ -42,7 +42,7 @@ def miniature_yaml(project, server, name, archives):
         if entry["path"] not in archives:
             continue
         data = archives[entry["path"]].read_bytes()
-        if entry.get("unverified"):  # In-Shop has to be got by hand
+        if entry.get("unverified"):  # In-Shop must be downloaded by hand
             target = project.path(f"resources/drop/{name}/{entry['path']}")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)

@@ -51,7 +51,7 @@ def test_datasets_are_fetched_verified_unpacked_and_indexed(tmp_path):
         begun.parent.mkdir(parents=True)
         begun.write_bytes(data[:100])  # left by a killed job
 
-        # one dataset needs its user, the other is finished without waiting
+        # one dataset needs a manual download, the other is finished anyway
         output = project.fail("--cores", "2", "--keep-going", *ASKED)
         assert (
             "dataset 'by_hand': img.zip must be obtained by hand: fill in the form at https://example.org and get "
@@ -71,5 +71,5 @@ def test_datasets_are_fetched_verified_unpacked_and_indexed(tmp_path):
         assert project.read("resources/datasets/by_hand/images.csv") == index
         assert json.loads(project.read("resources/datasets/by_hand/verified.json"))["img.zip"]["unverified"]
         assert dropped.is_file()
-        assert len(server.asked) == 2, "what is finished is not fetched again"
+        assert len(server.asked) == 2, "finished files are not fetched again"
         assert project.planned(*ASKED) == {}

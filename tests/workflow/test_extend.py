@@ -1,4 +1,4 @@
-"""A method and a dataset of one's own: YAML, and one class; nothing of the package is touched."""
+"""A user's method and dataset need only YAML and one class; the package is unchanged."""
 
 import json
 import re
@@ -13,8 +13,8 @@ def blocks(language):
     return dict(found)
 
 
-def test_the_readmes_own_method_runs(project):
-    """The README's class is put beside the Snakefile, its YAML lines below `methods:`."""
+def test_the_loss_of_the_readme_trains(project):
+    """Put the README's class beside the Snakefile, and its YAML lines below `methods:`."""
     code, yaml = blocks("python"), blocks("yaml")
     project.write("my_losses.py", code["my_losses.py"])
     method = yaml["config/studies/quickstart.yaml"]
@@ -28,13 +28,13 @@ def test_the_readmes_own_method_runs(project):
     project.succeed("--cores", "2", "--", evaluated)
     evaluation = json.loads(project.read(evaluated))
     assert 0 < evaluation["metrics"]["MAP@R"] <= 1
-    # an edit of one's own class is another run of that method, and of no other
+    # editing the user's class reruns that method and no other
     project.write("my_losses.py", code["my_losses.py"] + "\n# edited\n")
     assert project.planned()["train"] == 2
 
 
-def test_the_readmes_own_dataset_runs(tmp_path):
-    """A folder of class folders and a few lines of YAML; the study's base is a smaller one than the README's."""
+def test_the_dataset_of_the_readme_runs(tmp_path):
+    """A folder of class folders and a few lines of YAML, with a smaller base study than in the README."""
     project = Project.create(tmp_path / "project", classes=8, per_class=4)
     project.path("glyphs").rename(project.path("my_images"))
     for file in ("config/datasets/mine.yaml", "config/studies/mine.yaml"):
@@ -45,7 +45,7 @@ def test_the_readmes_own_dataset_runs(tmp_path):
     assert "Triplet" in project.read("results/mine/mine/table.md")
 
 
-def test_a_parser_of_ones_own(tmp_path):
+def test_a_user_defined_parser(tmp_path):
     project = Project.create(tmp_path / "project", classes=8, per_class=4)
     project.write(
         "my_parser.py",

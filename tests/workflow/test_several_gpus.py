@@ -35,11 +35,11 @@ def test_parallel_runs_use_different_gpus(fresh, monkeypatch, tmp_path):
     fresh.edit("config/studies/letters.yaml", "{class: ProxyNCALoss}", '{class: "meeting:Meeting"}')
     models = [f"results/{RUN.format(seed)}/model.safetensors" for seed in (0, 1)]
     output = fresh.succeed("--cores", "4", "--config", "seeds=[0,1]", "workers=0", "--", *models)
-    assert re.search(r"Provided resources: gpu=\D*2\b", output), "as many runs at once as GPUs, without being told"
+    assert re.search(r"Provided resources: gpu=\D*2\b", output), "as many runs at once as GPUs, without any option"
     (first, record), (second, _) = run(fresh, 0), run(fresh, 1)
     assert {re.search(r"Using GPU (\S+),", log)[1] for log in (first, second)} == {"GPU-aa", "GPU-bb"}
     assert "is waiting for one" not in first + second
-    assert record["threads"] == 2, "cores are shared out so that no GPU is idle"
+    assert record["threads"] == 2, "cores are shared so that no GPU is idle"
 
 
 def test_limits_on_the_command_line_and_in_the_environment_are_respected(fresh, monkeypatch, tmp_path):

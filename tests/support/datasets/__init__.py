@@ -1,1 +1,1 @@
-"""Small image datasets, made on the spot."""
+"""Small image datasets, created when a test needs them."""

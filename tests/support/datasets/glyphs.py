@@ -1,6 +1,6 @@
-"""A small real retrieval dataset made on the spot: a class is a character, an image its drawing in another typeface.
+"""A small real retrieval dataset: a class is a character, an image is the character in one typeface.
 
-The typefaces are those that matplotlib carries, so nothing is downloaded.
+The typefaces are those that matplotlib installs, so nothing is downloaded.
 """
 
 import string

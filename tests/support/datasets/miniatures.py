@@ -16,7 +16,7 @@ import numpy as np
 import scipy.io
 from PIL import Image
 
-# What the official files of each form hold, as paths below the unpacked tree; a name that is no archive is copied.
+# Content of the official files of each form, as paths below the unpacked tree; files that are not archives are copied.
 ARCHIVES = {
     "cub200": {"CUB_200_2011.tgz": ["CUB_200_2011", "attributes.txt"]},
     "cars196_original": {"car_ims.tgz": ["car_ims"], "cars_annos.mat": ["cars_annos.mat"]},
@@ -33,7 +33,7 @@ ARCHIVES = {
 
 
 def picture(number: int, mode: str = "RGB", size: tuple[int, int] = (12, 9)) -> bytes:
-    """A small JPEG that is another for each number."""
+    """A small JPEG, different for each number."""
     generator = np.random.default_rng(number)
     noise = generator.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     buffer = io.BytesIO()
@@ -47,7 +47,7 @@ def write(path: Path, content: bytes | str) -> None:
 
 
 def make_cub200(folder: Path, classes: int = 4, per_class: int = 3) -> Path:
-    """images.txt is not in the order of the files' names, and some photos are grey, as in the original."""
+    """CUB-200-2011. As in the original, images.txt is not sorted by file name, and some photos are grey."""
     home, rows = folder / "CUB_200_2011", []
     birds = ["Black_footed_Albatross", "Laysan_Albatross", "Sooty_Albatross", "Groove_billed_Ani", "Crested_Auklet"]
     names = [f"{number:03d}.{birds[(number - 1) % len(birds)]}" for number in range(1, classes + 1)]
@@ -73,7 +73,7 @@ CARS = ["AM General Hummer SUV 2000", "Acura RL Sedan 2012", "Ram C/V Cargo Van 
 
 
 def cars(per_class: int = 6) -> list[tuple[int, bytes]]:
-    """Class and file of every car, in the order of the original: nearly by class, but not quite."""
+    """Class and file of every car, in the original order, which is only roughly by class."""
     found = [(1 + number // per_class, picture(1000 + number)) for number in range(per_class * len(CARS))]
     found[per_class - 1], found[per_class] = found[per_class], found[per_class - 1]
     return found
@@ -95,7 +95,7 @@ def make_cars196_original(folder: Path) -> Path:
 
 
 def make_cars196_devkit(folder: Path) -> Path:
-    """The same photos in another order, in two folders that are both numbered from 1."""
+    """Cars196 in the devkit form: the same photos in another order, in two folders that are both numbered from 1."""
     shuffled = cars()
     random.Random(5).shuffle(shuffled)
     half = len(shuffled) // 2 + 1
@@ -118,7 +118,7 @@ def make_cars196_devkit(folder: Path) -> Path:
 
 
 def make_cars196_class_folders(folder: Path) -> Path:
-    """A mirror's form: a folder for each class below train and test, files renamed, and the names of the classes."""
+    """Cars196 as on a mirror: one folder per class below train and test, renamed files, and the class names."""
     for number, (label, content) in enumerate(cars()):
         part = "train" if number % 3 else "test"
         write(folder / "car_data" / part / CARS[label - 1].replace("/", "-") / f"photo_{number}.jpg", content)
@@ -141,7 +141,7 @@ def save_mat(path: Path, fields: tuple = (), records: list = (), class_names: li
 
 
 def make_sop(folder: Path, train: int = 5, test: int = 4) -> Path:
-    """Five classes for training, four for testing, two photos each, of two kinds of things."""
+    """Stanford Online Products: five training and four test classes of two categories, two photos per class."""
     home = folder / "Stanford_Online_Products"
     header, image = "image_id class_id super_class_id path\n", 0
     lists = {"train": header, "test": header}
@@ -161,7 +161,7 @@ def make_sop(folder: Path, train: int = 5, test: int = 4) -> Path:
 
 
 def make_inshop(folder: Path) -> Path:
-    """Three items for training and two that are asked for; the columns are padded with blanks, as in the original."""
+    """In-Shop: three items for training and two for queries; columns are padded with blanks, as in the original."""
     rows = []
     for item, place, role in (
         (2, "WOMEN/Dresses", "train"),
@@ -220,7 +220,7 @@ def make_inat_mini(folder: Path, per_class: int = 3) -> Path:
 
 
 def make_archives(form: str, tree: Path, to: Path) -> list[Path]:
-    """The official files of a form, made from its tree."""
+    """Make the official files of a form from its tree."""
     to.mkdir(parents=True, exist_ok=True)
     for name, members in ARCHIVES[form].items():
         if name.endswith((".tgz", ".tar.gz")):

@@ -1,4 +1,4 @@
-"""Ending a process at an exact moment: before the n-th change it makes to the disk."""
+"""Crash a process at an exact moment: before the n-th change it makes to the disk."""
 
 import contextlib
 import os
@@ -13,23 +13,23 @@ WRITING = os.O_WRONLY | os.O_RDWR
 def crash_points(
     work: Callable[[], object], record_property: Callable[[str, int], None], least: int = 4, most: int = 200
 ) -> Iterator[int]:
-    """Run ``work`` in processes of its own, the n-th of which ends before its n-th change, until one gets through.
+    """Run ``work`` in new processes until one finishes; the n-th process crashes before its n-th change.
 
-    It ends as if by kill -9: nothing is tidied up, and what was not flushed is gone. Yields n after each of them.
+    A crash is like kill -9: nothing is cleaned up, and unflushed data is lost. Yields n after each process.
     """
     for number in range(1, most):
         code = crash(work, number)
         assert code in (0, KILLED), f"crash {number} ended with {code}"
         yield number
         if code == 0:
-            assert number > least, "too few changes: what should be killed does nothing"
+            assert number > least, "too few changes: the process to crash does nothing"
             record_property("tried", number)
             return
     raise AssertionError(f"it makes more than {most} changes")
 
 
 def crash(work: Callable[[], object], number: int) -> int:
-    """The exit code of ``work`` in a process of its own that ends before its n-th change: 0 if there are fewer."""
+    """Exit code of ``work`` in a new process that crashes before its n-th change; 0 if it makes fewer changes."""
     child = os.fork()
     if not child:
         _run(work, number)
@@ -41,7 +41,7 @@ def _run(work: Callable[[], object], number: int) -> None:
     left, process = [number], os.getpid()
 
     def watch(event: str, arguments: tuple) -> None:
-        if os.getpid() != process:  # a process that this one has started
+        if os.getpid() != process:  # a child of the process to crash
             return
         if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING):
             left[0] -= 1
@@ -50,7 +50,7 @@ def _run(work: Callable[[], object], number: int) -> None:
 
     code = 99
     with contextlib.suppress(BaseException):
-        sys.addaudithook(watch)  # can't be removed, and ends with the process
+        sys.addaudithook(watch)  # an audit hook can't be removed; it ends with the process
         work()
         code = 0
     os._exit(code)

@@ -1,4 +1,4 @@
-"""A small disk of one's own, where the machine allows it."""
+"""A small separate disk, if the machine allows it."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 
 def private_mounts():
-    """The command that gives a process mounts of its own; containers may forbid it."""
+    """Command that gives a process its own mounts; containers may forbid it."""
     command = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount"]
     if not shutil.which("unshare"):
         pytest.skip("no unshare (util-linux): a small disk can't be mounted here")

@@ -1,4 +1,4 @@
-"""Feeding garbage: how much of it, how long an answer may take, and what counts as one."""
+"""Fuzzing: number of examples, time limit, and which outcomes are allowed."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ SEED = int(os.environ.get("RECHECK_SEED", 0))
 
 
 def fuzz(daily: int) -> Callable:
-    """So many examples, the same ones every day; `make torture` sets RECHECK_EXAMPLES and looks at others."""
+    """Run a test with ``daily`` examples, always the same; `make torture` sets RECHECK_EXAMPLES for other ones."""
 
     def decorate(test: Callable) -> Callable:
         chosen = settings(
@@ -30,7 +30,7 @@ def fuzz(daily: int) -> Callable:
             deadline=None,
             derandomize=not MORE,
             database=None,
-            phases=(Phase.generate,),  # a failing example is small enough as it is
+            phases=(Phase.generate,),  # failing examples are small already
             suppress_health_check=list(HealthCheck),
         )
         return chosen(seeded(SEED)(test) if MORE else test)
@@ -40,7 +40,7 @@ def fuzz(daily: int) -> Callable:
 
 @contextlib.contextmanager
 def within(seconds: float = SECONDS) -> Iterator[None]:
-    """A hang is a failure."""
+    """Fail if the block takes too long."""
 
     def give_up(number, frame):
         raise AssertionError(f"no answer within {seconds} s")
@@ -55,7 +55,7 @@ def within(seconds: float = SECONDS) -> Iterator[None]:
 
 
 def answer(function: Callable, *arguments: Any) -> Any:
-    """What it returns, or the sentence that it refuses with; anything else fails the test, and so does a hang."""
+    """Result of the function, or the message of its UserError; any other exception or a hang fails the test."""
     with within():
         try:
             return function(*arguments)
@@ -94,7 +94,7 @@ sys.addaudithook(_watch)
 
 @contextlib.contextmanager
 def only_below(*folders: Path) -> Iterator[None]:
-    """Nothing may be written anywhere else. Does not see relative names below a directory's own handle."""
+    """Fail if the block writes anywhere else. Names relative to a directory handle are not checked."""
     _allowed[:] = [Path(os.path.realpath(folder)) for folder in folders]
     _strayed.clear()
     try:
@@ -105,7 +105,7 @@ def only_below(*folders: Path) -> Iterator[None]:
 
 
 def damaged(data: bytes) -> st.SearchStrategy[bytes]:
-    """Bytes with a few of them changed, cut out, doubled or put in."""
+    """Bytes with a few changed, removed, repeated or inserted."""
     places = st.integers(0, max(0, len(data) - 1))
     change = st.one_of(
         st.tuples(st.just("flip"), places, st.integers(1, 255)),

@@ -1,16 +1,16 @@
-"""Killing the workflow at random moments, and what must be the same in the end.
+"""Kill the workflow at random moments, and compare the results with an undisturbed run.
 
-A round is one small study, from a loopback server to its page, that is killed again and again until it is finished.
-Then it is compared with an undisturbed one in another directory. What is compared (:func:`content`): the names of all
-files below ``results/`` and ``resources/datasets/``, so that nothing half-made, hidden or temporary may be left, and
-the SHA-256 of each of them, but for what tells the time:
+A round is one small study, from a loopback server to its page. It is killed and resumed until it is finished, then
+compared with an undisturbed run in another directory: the names of all files below ``results/`` and
+``resources/datasets/`` (so that incomplete, hidden and temporary files are detected), and their SHA-256
+(:func:`content`). Times are left out:
 
-- ``tensorboard/``, whose files are named after the moment and the process;
+- ``tensorboard/``, whose file names contain the time and the process;
 - ``wall_seconds`` in ``run.json`` and the column ``images_per_second`` of ``history.csv``;
-- the durations on the page that are made from them.
+- the durations on the page, which come from these.
 
-A moment survives if its round ends without a difference and with nothing left to do; else all moments of the round are
-lost, because one of them was.
+A moment (one kill) survives if its round ends without a difference and with nothing left to do. Otherwise all moments
+of the round count as lost, because any of them may be the cause.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from support.project import Project, small_study
 from support.services.servers import Answer, Handler, Server, serving
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-# what Snakemake says when a job of a rule begins, and where the rule's log is
+# what Snakemake prints when a job of a rule starts, and the path of the rule's log
 PLACES = {
     "fetch": ("Fetching", "logs/datasets/glyphs/fetch/*.log"),
     "verify": ("Verifying", "logs/datasets/glyphs/verify.log"),
@@ -52,7 +52,7 @@ PLACES = {
     "page": ("Assembling", "logs/letters/page.log"),
 }
 UNORDERED = (("pack", "split"), ("table", "figure"))
-# those of the issue twice as often as the small ones between them
+# the rules that write most, twice as often as the others
 WEIGHTS = dict.fromkeys(("fetch", "extract", "pack", "train", "embed", "evaluate", "table"), 2)
 SCOPES = ("group", "group", "job", "job", "snakemake")
 PATIENCE, STUCK = 600, 150
@@ -68,7 +68,7 @@ files:
     extract: .
     from: [{{url: "{url}"}}]
 """
-# a sweep too, and epochs enough to be killed in one
+# with a sweep, and with enough epochs to be killed within one
 STUDY = small_study(
     protocol={
         "transforms": {
@@ -87,7 +87,7 @@ STUDY = small_study(
 
 @dataclass
 class Moment:
-    """A signal that is sent to a whole process group, a job's process or Snakemake's alone, while a rule runs."""
+    """A signal sent to the whole process group, to a job's process or to Snakemake only, while a rule runs."""
 
     signal: signal.Signals
     place: str
@@ -104,7 +104,7 @@ class Moment:
 
 @dataclass
 class Usual:
-    """Of an undisturbed run: what it ends with, and how long the jobs of each rule take, imports and all or without."""
+    """An undisturbed run: its results, and the duration of the jobs of each rule, with and without imports."""
 
     folder: Path
     content: dict[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Usual:
 
 
 class _Slow(Handler):
-    """A connection on which a small file takes a second."""
+    """A connection so slow that a small file takes a second."""
 
     PIECES, PAUSE = 20, 0.05
 
@@ -144,7 +144,7 @@ def slow_server() -> Iterator[Server]:
 
 
 def make_project(folder: Path, server: Server) -> Project:
-    """A project in which all rules have something to do, and Snakemake has nothing else to read."""
+    """A project in which every rule has work, without other configuration for Snakemake to read."""
     project = Project.create(folder, classes=1, per_class=1)
     shutil.rmtree(project.path("glyphs"))
     for part in ("studies", "datasets", "weights", "toys"):
@@ -167,7 +167,7 @@ def make_project(folder: Path, server: Server) -> Project:
 
 
 def content(project: Project) -> dict[str, str]:
-    """The hash of every file that is compared, by its path; see above."""
+    """Path → hash of every file that is compared (see the module docstring)."""
     found = {}
     for top in ("results", "resources/datasets"):
         for path in sorted(project.path(top).rglob("*")):
@@ -199,7 +199,7 @@ def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
 
 
 class Call:
-    """A running `snakemake`, and what it has said so far."""
+    """A running `snakemake` and its output so far."""
 
     def __init__(self, project: Project, cores: int):
         self.project = project
@@ -228,11 +228,11 @@ class Call:
         return self.process.poll() is None
 
     def wait_for(self, place: str) -> bool:
-        """Until a job of that rule has begun, or there will be none."""
+        """Wait until a job of the rule has started, or until it is certain that none will."""
         return wait_until(lambda: not self.running or place in self.begun or self.is_past(place), PATIENCE)
 
     def is_past(self, place: str) -> bool:
-        """What comes after it has begun, so that it will not."""
+        """Whether later jobs have started, so that this one will not."""
         order = list(PLACES)
         reached = max((order.index(own) for own in self.jobs.values()), default=0)
         beside = next((pair for pair in UNORDERED if place in pair), (place,))
@@ -243,7 +243,7 @@ class Call:
         return "".join(self.output)
 
     def processes(self) -> list[int]:
-        """All processes of this call, orphans too: they share its session."""
+        """All processes of this call, including orphans, which share its session."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -254,7 +254,7 @@ class Call:
         return found
 
     def job_processes(self, place: str) -> list[int]:
-        """Those that run the script of a rule."""
+        """The processes that run the script of a rule."""
         found = []
         for number in self.processes():
             with contextlib.suppress(OSError):
@@ -277,7 +277,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.0
 
 
 def undisturbed(project: Project, cores: int) -> Usual:
-    """Run a project to its end, and look at it."""
+    """Run a project without kills, and record its results and durations."""
     usual, call, seen = Usual(project.folder), Call(project, cores), {}
     logs = _logs(project)
     while call.running:
@@ -327,7 +327,7 @@ def torture(
     deadline: float,
     tell: Callable[[Moment], None] = lambda moment: None,
 ) -> list[str]:
-    """One round; the moments are marked as tried and lost. What was wrong in the end."""
+    """Run one round and mark its moments as tried or lost; return the differences at the end."""
     call, wrong = None, []
     for moment in moments:
         if time.monotonic() > deadline:
@@ -337,7 +337,7 @@ def torture(
                 if call is not None:
                     _settle(call, wrong)
                     if call.process.returncode == 0:
-                        break  # the study is finished: this place does not come again in this round
+                        break  # the study is finished, so this rule does not run again in this round
                 call = Call(project, cores)
             if not call.wait_for(moment.place):
                 wrong.append(f"{moment.place} did not begin:\n{call.said()[-2000:]}")
@@ -394,8 +394,9 @@ def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
 
 
 def _settle(call: Call, wrong: list[str]) -> None:
-    """Before the next call: what a user does, and nothing else. Jobs of a killed Snakemake may still be running."""
-    shutil.rmtree(call.project.path(".snakemake/locks"), ignore_errors=True)  # `--unlock` does no more, in seconds
+    """Prepare the next call as a user would. Jobs of a killed Snakemake may still be running."""
+    # the same as `--unlock`, which takes seconds
+    shutil.rmtree(call.project.path(".snakemake/locks"), ignore_errors=True)
     if call.process.returncode not in (0, 1, 2, 130, 143, -9, -15, -2):
         wrong.append(f"Snakemake ended with {call.process.returncode}")
     if "this is a bug in Recheck" in call.said():
@@ -404,7 +405,7 @@ def _settle(call: Call, wrong: list[str]) -> None:
 
 
 def _finish(project: Project, call: Call | None, usual: Usual, cores: int, wrong: list[str]) -> None:
-    """To the end without further signals, and compare."""
+    """Finish without further signals, and compare."""
     calls = [call] if call else []
     if call is not None:
         wait_until(lambda: not call.running, PATIENCE)

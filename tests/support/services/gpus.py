@@ -1,4 +1,4 @@
-"""GPUs that this machine does not have: an `nvidia-smi` that lists them, first on the PATH, and nothing else."""
+"""Simulated GPUs: an `nvidia-smi`, first on the PATH, that lists them. Nothing else is simulated."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def pretend_gpus(monkeypatch, folder: Path, *lines: str) -> None:
-    """Lines as `nvidia-smi -L` prints them. Locks go into the folder too, so that tests do not meet."""
+    """List these lines in `nvidia-smi -L`. Locks go into the folder too, so that tests do not share them."""
     program = folder / "bin" / "nvidia-smi"
     program.parent.mkdir(parents=True, exist_ok=True)
     listing = program.with_name("listing")

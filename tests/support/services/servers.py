@@ -1,4 +1,4 @@
-"""A web server on this machine that behaves as badly as it is told to."""
+"""A local web server that can misbehave in many ways."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Answer:
-    """What a path is answered with. ``cut``: the connection ends after so many bytes; ``hold``: it only hangs then."""
+    """Answer to a request. ``cut``: the connection ends after this many bytes; ``hold``: it hangs instead."""
 
     body: bytes = b""
     status: int = 200
@@ -23,7 +23,7 @@ class Answer:
 
 
 class Server(ThreadingHTTPServer):
-    """``answers`` has a list for each path: each request uses one up, the last one stays."""
+    """``answers`` has a list per path: each request uses one answer, and the last one is repeated."""
 
     daemon_threads = True
 
@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
         return self.url + path
 
     def asked_for(self, path: str, header: str = "Range") -> list[str | None]:
-        """The header of each request for a path."""
+        """The headers of each request for a path."""
         return [headers.get(header) for asked, headers in self.asked if asked == path]
 
 
@@ -72,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.let_go.wait()
 
     def _start(self, answer: Answer) -> int | None:
-        """Where a request wants to continue, if this file is still the one it has begun with."""
+        """The byte at which a request resumes, if the file is unchanged since the first request."""
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         condition = self.headers.get("If-Range")
         known = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         return int(asked[1])
 
     def do_CONNECT(self):
-        """As a proxy that is itself every host, with the certificate that the test made for them."""
+        """Act as a proxy that answers for every host, with the tests' certificate."""
         self.send_response(200)
         self.end_headers()
         self.connection = self.server.tls.wrap_socket(self.connection, server_side=True)

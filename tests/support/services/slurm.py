@@ -1,4 +1,4 @@
-"""A SLURM cluster of this machine's own, for tests: real daemons on loopback, stopped by their pid files.
+"""A SLURM cluster on this machine, for tests: real daemons on loopback, stopped by their pid files.
 
 Two virtual nodes, the first with GPUs that are device nodes without a device behind them: SLURM hands them out and sets
 CUDA_VISIBLE_DEVICES as it would for real ones. Needs root and Debian's packages slurmctld, slurmd, slurm-client, munge.
@@ -61,14 +61,14 @@ PartitionName=gpu Nodes=n1 MaxTime=1-00:00:00 DefaultTime=10 State=UP
 
 
 class Unable(Exception):
-    """This machine can't run SLURM, and why."""
+    """Raised if this machine can't run SLURM; the message says why."""
 
 
 @contextlib.contextmanager
 def cluster(folder: Path, gpus: int = 2) -> Iterator[Path]:
-    """Daemons that run while the block does; one cluster at a time on a machine. Gives the path of slurm.conf."""
+    """Run the daemons during the block, one cluster at a time per machine; yields the path of slurm.conf."""
     check_machine()
-    # one for the whole machine: ports and /etc/slurm are shared
+    # one lock per machine, because ports and /etc/slurm are shared
     with FileLock("/tmp/recheck-slurm.lock"):
         started = Cluster(folder, gpus)
         try:
@@ -104,7 +104,7 @@ class Cluster:
         self._wait_until_idle()
 
     def stop(self) -> None:
-        """Jobs first, then every daemon by the pid it wrote down, then the links: others would wait for them."""
+        """Stop the jobs, then every daemon by its pid file, then remove the links that other tests wait for."""
         with contextlib.suppress(Unable):
             self._run("scancel", "--full", "--user=root")
             self._wait_until_empty()
@@ -141,7 +141,7 @@ class Cluster:
         for name in FILES:
             link = SYSTEM / name
             if link.is_symlink() and not link.exists():
-                link.unlink()  # of a test that was killed
+                link.unlink()  # left by a test that was killed
             if link.is_symlink() or link.exists():
                 raise Unable(f"{link} exists: this machine belongs to a SLURM cluster, which the tests leave alone.")
             link.symlink_to(self.folder / name)
@@ -153,7 +153,7 @@ class Cluster:
         (self.folder / "munge").chmod(0o755)
         for parent in (self.folder, *self.folder.parents):
             if parent.stat().st_mode & 0o001 == 0:
-                parent.chmod(parent.stat().st_mode | 0o011)  # munge wants its socket reachable
+                parent.chmod(parent.stat().st_mode | 0o011)  # munge requires that others can reach its socket
         self._run(
             "munged",
             "--force",

@@ -1,6 +1,6 @@
-"""Snakemake's command line in forks of a process that has imported it: importing takes longer than most commands.
+"""Snakemake's command line in forks of a process that has imported it, because the import is slower than most commands.
 
-What a fork runs is what the program `snakemake` runs, in a session and with an environment of its own.
+A fork runs the same code as the program `snakemake`, in its own session and environment.
 """
 
 import atexit
@@ -21,7 +21,7 @@ SECONDS = 600
 
 
 def run(arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code of a command in a folder, and all that it printed."""
+    """Exit code and output of a command in a folder."""
     with tempfile.TemporaryFile() as output, _one_at_a_time:
         server = _server()
         asked = {"arguments": arguments, "folder": str(folder), "environment": environment, "output": _path(output)}
@@ -47,7 +47,7 @@ def _server() -> subprocess.Popen:
     server = subprocess.Popen(
         [sys.executable, __file__], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
     )
-    atexit.register(server.communicate)  # closes its input, which ends it
+    atexit.register(server.communicate)  # closing its input ends it
     return server
 
 
@@ -69,7 +69,7 @@ def _serve() -> None:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
-    tempfile.tempdir, Workflow._rundir = None, asked["folder"]  # what was kept when Snakemake was imported
+    tempfile.tempdir, Workflow._rundir = None, asked["folder"]  # caches filled when Snakemake was imported
     with Path(os.devnull).open() as nothing, Path(asked["output"]).open("ab") as output:
         os.dup2(nothing.fileno(), 0)
         os.dup2(output.fileno(), 1)

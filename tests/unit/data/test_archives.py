@@ -330,7 +330,7 @@ def test_a_file_that_is_not_an_archive(tmp_path, data):
     damaged(tmp_path, tmp_path / "a.tgz")
 
 
-def test_xz_of_nothing(tmp_path):
+def test_an_xz_file_without_an_archive(tmp_path):
     (tmp_path / "a.xz").write_bytes(lzma.compress(b"no tar"))
     damaged(tmp_path, tmp_path / "a.xz")
 

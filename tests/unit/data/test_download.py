@@ -155,7 +155,7 @@ def test_a_resumed_download_with_wrong_bytes_is_restarted(tmp_path, server, capl
 
 
 @pytest.mark.parametrize("size", [len(DATA), None])
-def test_a_part_that_is_already_complete_or_too_long(tmp_path, server, size):
+def test_a_partial_file_that_is_complete_or_too_long(tmp_path, server, size):
     url = server.give("/file.bin", DATA)
     (tmp_path / "file.bin.part").write_bytes(DATA)
     fetch(entry(url, size=size), tmp_path / "file.bin", patience=QUICK)

@@ -118,7 +118,7 @@ def rewrite(downloads, sets):
         (downloads / name / "icons.json").write_text(json.dumps(icon_set))
 
 
-def test_a_set_that_repeats_itself_does_not_cost_another_set_its_drawing(tmp_path, downloads):
+def test_duplicates_within_a_set_do_not_remove_drawings_of_other_sets(tmp_path, downloads):
     """Duplicates within a set are removed first, so their pixels no longer clash with other sets."""
     sets = make_sets()
     sets["one"]["icons"]["twin-a"] = sets["two"]["icons"]["twin-a"]

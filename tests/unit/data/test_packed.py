@@ -114,7 +114,7 @@ def test_a_new_pack_replaces_the_old_one(tmp_path, images):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "packed"]
 
 
-def test_too_little_space_is_said_before_writing(tmp_path, images):
+def test_too_little_space_is_reported_before_writing(tmp_path, images):
     root, index = images
     free = shutil.disk_usage(tmp_path).free
     side = int((free / 3 / len(index)) ** 0.5) + 1000

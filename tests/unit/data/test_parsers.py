@@ -134,7 +134,7 @@ def test_all_forms_of_cars196_give_the_same_index(made, tmp_path):
         assert labels[sha256(tmp_path / "one.jpg")] == label
     assert sorted(set(labels.values())) == [1, 2, 3, 4]
     packs = [pack(found[form], made[form], None, tmp_path / form, index_sha256="0") for form in forms]
-    assert len({about["sha256"] for about in packs}) == 1, "so every number that is computed from them is the same"
+    assert len({about["sha256"] for about in packs}) == 1, "so every number computed from them is the same"
     splits = [make_split(found[form]["label"], {"scheme": "class_halves"}) for form in forms]
     assert splits[0] == splits[1] == splits[2]
 

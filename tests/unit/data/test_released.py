@@ -62,7 +62,7 @@ def test_two_experiments_are_not_mixed():
     ):
         pairs([*names(0, inside="a/"), *names(0, inside="b/")], 4)
     halves = [names(0, inside="a/")[0], names(0, inside="b/")[1]]
-    assert pairs(halves, 4) == {}, "a trunk and an embedder of two experiments are no pair"
+    assert pairs(halves, 4) == {}, "a trunk and an embedder of different experiments do not form a pair"
 
 
 def drop_files(folder, paths):
@@ -107,7 +107,7 @@ def test_missing_folds_are_named_with_what_was_found(tmp_path):
     assert "\n" not in message
     with pytest.raises(UserError, match="found: nothing"):
         collect({"layout": "mlrc"}, 4, tmp_path / "to", tmp_path / "empty")
-    assert (tmp_path / "empty").is_dir(), "the folder to drop them into should be there"
+    assert (tmp_path / "empty").is_dir(), "the drop folder must exist"
 
 
 @pytest.mark.parametrize("cut", [10, -30])
@@ -189,7 +189,7 @@ def test_dropped_checkpoints_are_not_downloaded(tmp_path, drive):
     record = collect(give_folder(drive, ALL), 4, tmp_path / "to", tmp_path / "drop", QUICK)
     assert len([path for path, _ in drive.asked if path.startswith("/uc")]) == 2
     origins = ["dropped" in own["trunk"]["file"] for own in record["folds"]]
-    assert origins == [True, True, True, False], "half a pair is not mixed with another's half"
+    assert origins == [True, True, True, False], "halves of different pairs are not mixed"
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,9 @@ def test_a_row_of_a_released_checkpoint_is_marked_and_neither_trained_nor_the_re
     assert facts.backbone(runs) == "bn_inception (released weights), bn_inception (imagenet weights)"
     assert facts.scale(study, "cub200") == ""
     quoted = scoped(study, "published", load_published(ROOT / "resources/published/mlrc.yaml"))
-    assert not any("(released)" in facts.label(quoted, row) for row in quoted.rows), "a quoted value is no checkpoint's"
+    assert not any("(released)" in facts.label(quoted, row) for row in quoted.rows), (
+        "a quoted value is not marked as released"
+    )
 
 
 def test_the_example_of_the_documentation_is_a_study(tmp_path):

@@ -146,7 +146,7 @@ def test_a_file_that_must_be_downloaded_by_hand(tmp_path, server):
         "a/file.bin must be obtained by hand: on https://example.org/form ask for file.bin (not file_big.bin). "
         f"Put it into {tmp_path}/drop and run the same command again."
     )
-    assert (tmp_path / "drop").is_dir(), "the folder to drop it into should be there"
+    assert (tmp_path / "drop").is_dir(), "the drop folder must exist"
     with pytest.raises(UserError) as raised:
         file = entry(server, "/gone")
         sources.fetch(file | {"from": [MANUAL, *file["from"]]}, tmp_path / "to" / "file.bin", drop=tmp_path / "drop")

@@ -162,7 +162,7 @@ def only_fold(labels, scheme, **more):
     split = make_split(labels, scheme, **more)
     check_disjoint(split, labels)
     assert len(split["folds"]) == 1
-    assert split["scheme"] == scheme, "options are recorded, a seed too"
+    assert split["scheme"] == scheme, "options are recorded, including the seed"
     assert split["sha256"] == [{role: list_sha256(images) for role, images in split["folds"][0].items()}]
     return {role: np.array(images, dtype=np.int64) for role, images in split["folds"][0].items()}
 

@@ -118,7 +118,7 @@ def test_the_central_crop_is_used_when_nothing_fits():
     assert wide.box(20, 25, seeded()) == (0, 0, 20, 25)
 
 
-def test_flips_are_as_frequent_as_asked():
+def test_flips_have_the_given_probability():
     flip = transforms.build([{"horizontal_flip": {"p": 0.3}}])
     image, generator = picture(2, 2), seeded()
     flipped = sum(not torch.equal(flip(image, generator), tensor(image)) for _ in range(2000))

@@ -108,7 +108,7 @@ def paths_of(glyphs):
         ({"exact": [20, 24], "jpeg": 75}, [{"resize": {"shorter": 32, "interpolation": "lanczos"}}], {"alpha": "drop"}),
     ],
 )
-def test_embeddings_are_those_of_the_study_to_the_bit(tmp_path, glyphs, resize, steps, reading):
+def test_embeddings_equal_those_of_the_study_bit_for_bit(tmp_path, glyphs, resize, steps, reading):
     """Packed, read, transformed and embedded by the functions of the workflow, in batches of the same size."""
     root = shutil.copytree(glyphs, tmp_path / "glyphs")
     see_through = Image.linear_gradient("L").resize((40, 40)).convert("RGBA")
@@ -230,7 +230,7 @@ def test_a_calibrated_threshold_accepts_what_calibration_accepted(run, model, gl
     assert sum(right) / sum(match.accepted for match in matches) == calibration.optimal.precision
 
 
-def test_the_nearest_are_those_of_a_full_comparison(model, glyphs):
+def test_nearest_agrees_with_a_full_comparison(model, glyphs):
     query, *paths = paths_of(glyphs)
     embeddings = model.embed(paths).astype(np.float64)
     distances = np.maximum(0, 1 - embeddings @ model.embed([query])[0].astype(np.float64))

@@ -97,7 +97,7 @@ def test_legacy_accepts_everything(case):
     assert optimal.f1 == pytest.approx(2 * recall / (1 + recall))
     assert optimal.value == pytest.approx(optimal.f1, abs=0.005 + 1e-6)
     assert optimal.value == round(optimal.value, 2)
-    # what it recorded: only what is less than all at larger distances
+    # it records only values below all values at larger distances
     values = calibration.thresholds.value
     assert (np.diff(values) > 0).all()
     assert np.isin(calibration.thresholds.distance, full.distance).all()

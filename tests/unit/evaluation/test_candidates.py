@@ -119,7 +119,7 @@ def test_ties_go_to_the_smaller_index_whatever_the_blocks(data):
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize("wanted", [True, False])
-def test_hits_are_those_of_the_nearest(cloud, wanted, products):
+def test_hits_agree_with_nearest(cloud, wanted, products):
     """Only near ties between right and wrong rows need to be decided."""
     x, labels = CLOUDS[cloud], np.random.default_rng(2).integers(3, size=230)
     products(50, wanted)

@@ -26,7 +26,7 @@ def test_each_point_is_with_its_nearest_mean():
     found = kmeans(x, 3)
     means = np.stack([x[found == cluster].mean(axis=0) for cluster in range(3)])
     nearest = ((x[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
-    assert (nearest == found).mean() > 0.95, "twenty iterations have all but settled"
+    assert (nearest == found).mean() > 0.95, "k-means has nearly converged after twenty iterations"
 
 
 def test_classes_that_are_clusters_score_higher_than_noise():
@@ -42,7 +42,7 @@ def test_scores_by_hand():
     assert nmi(halves, halves[::-1]) == pytest.approx(1)
     assert ami(halves, halves[::-1]) == pytest.approx(1)
     assert nmi(halves, [0, 1, 0, 1]) == pytest.approx(0)
-    # four clusters hold ln 4, two classes ln 2, together they know ln 2: means of (1, 2) are 3/2 and sqrt 2
+    # entropies: ln 4 (clusters) and ln 2 (classes); mutual information ln 2; means of (1, 2): 3/2 and sqrt 2
     assert nmi(halves, [0, 1, 2, 3]) == pytest.approx(2 / 3)
     assert nmi(halves, [0, 1, 2, 3], "geometric") == pytest.approx(0.5**0.5)
 

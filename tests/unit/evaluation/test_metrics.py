@@ -115,7 +115,7 @@ def test_memory_is_bounded_by_the_block_however_large_a_class_is():
     evaluate(x, np.zeros(1500), NAMES, block=1 << 13)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1500 * 1500, "not even a byte for each pair of images"
+    assert peak < 1500 * 1500, "less than one byte per pair of images"
 
 
 def test_images_without_others_of_their_class_are_distractors_but_not_queries():

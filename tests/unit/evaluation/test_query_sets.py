@@ -67,7 +67,7 @@ def test_each_set_is_calibrated_on_itself(case):
     seen, unseen = (sets[role].as_json() for role in QUERY_VIEWS)
     assert seen["distance"] != unseen["distance"]
     assert (seen["queries"], unseen["queries"]) == (12, 8)
-    # other queries of the one set change nothing of the other
+    # other queries in one set do not change the other set
     embeddings, split, labels = case
     changed = {**embeddings, "unseen_queries": embeddings["unseen_queries"][::-1].copy()}
     assert query_sets(changed, split, labels, METRICS)["seen_queries"].as_json() == seen
@@ -233,14 +233,14 @@ def test_every_fault_changes_one_thing():
     for method, keys in where.items():
         settings = study.run("emoji", method).settings
         assert {key for key in corrected if settings.get(key) != corrected[key]} == keys
-        assert settings["schedule"]["steps_per_epoch"] == 40, "else a sampler's pass would decide"
+        assert settings["schedule"]["steps_per_epoch"] == 40, "otherwise the length of a sampler's pass would decide"
         assert settings["sampler"]["batch"] == corrected["sampler"]["batch"]
     twice = study.run("emoji", "scaled_twice").settings["model"]["backbone"]
     assert twice == {**corrected["model"]["backbone"], "input_scale": 1 / 255}
     fresh, rounded = (study.run("emoji", method).settings for method in ("fresh_weights", "fresh_rounded"))
     assert rounded["model"] == {**fresh["model"], "pooling": {**fresh["model"]["pooling"], "maths": "legacy"}}
     assert study.run("emoji", "all_faults").settings["model"]["pooling"] == rounded["model"]["pooling"]
-    # the legacy loss is the same formula but for its sums: lambda 1 without a centre is 0 with the centre 1
+    # the legacy loss differs only in its sums: lambda 1 without a centre equals lambda 0 with centre 1
     legacy = study.run("emoji", "legacy_loss").settings["loss"]
     assert legacy == {**corrected["loss"], "lmda": 1.0, "maths": "legacy"}
 

@@ -104,7 +104,7 @@ def test_a_query_is_never_its_own_neighbour():
     x = with_duplicates(300, 16, 3)
     found = neighbours(x, 5)
     assert (found != np.arange(300)[:, None]).all()
-    assert (x[found] == x[:, None]).all(), "its duplicates are neighbours all the same"
+    assert (x[found] == x[:, None]).all(), "its duplicates are still neighbours"
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 10])
@@ -189,7 +189,7 @@ def test_out_of_memory_reduces_the_queries_per_call(most):
     np.testing.assert_array_equal(index, brute_force(queries, 3, gallery))
     assert distance.shape == index.shape
     assert sum(size for size in sizes if size <= most) == 25, "no query is searched twice"
-    assert all(before >= after for before, after in pairwise(sizes)), "and none again at a size too large"
+    assert all(before >= after for before, after in pairwise(sizes)), "and no size that was too large is tried again"
 
 
 def test_out_of_memory_for_one_query_is_an_error():

@@ -29,7 +29,7 @@ def test_normalise_gives_length_one_and_leaves_zero():
     half = np.sqrt(0.5)
     np.testing.assert_allclose(normalise(x), [[0.6, 0.8], [0, 0], [1, 0], [half, -half]], rtol=1e-7)
     assert normalise(x).dtype == np.float32
-    assert x[0, 0] == 3, "the input is left alone"
+    assert x[0, 0] == 3, "the input is not modified"
 
 
 def test_normalise_forgets_length():
@@ -71,7 +71,7 @@ def test_pca_agrees_with_scikit_learn(n, d):
         assert ours.dtype == np.float32
 
 
-def test_features_that_never_change_do_not_matter():
+def test_constant_features_do_not_matter():
     x = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
     constant = np.concatenate([x, np.full((50, 2), 0.1, np.float32)], axis=1)
     for kind in ("pca", "standardise_pca"):
@@ -160,7 +160,7 @@ def test_best_on_test_of_an_ensemble_uses_the_best_first_members():
     members = [*x[:3], *noise]
     result = evaluate_view("best_on_test", members, labels, NAMES, select="MAP@R")
     values = [evaluate(concatenated(members[:count]), labels, ["MAP@R"])["MAP@R"] for count in range(1, 6)]
-    assert max(values) > max(values[0], values[-1]), "nothing would be chosen"
+    assert max(values) > max(values[0], values[-1]), "there is nothing to select"
     assert result["members"] == values.index(max(values)) + 1 == 3
     assert result["dim"] == 24
     assert result["metrics"] == evaluate(concatenated(members[:3]), labels, NAMES)

@@ -60,7 +60,7 @@ def built(spec, embeddings, labels):
 
 
 def slow_contextual_loss(x, y, k, settings):
-    """The definition number by number; no derivative is written down, torch finds them all.
+    """The definition, number by number; torch computes all derivatives.
 
     A step with slope 10 is a line that is moved to the step's value by a constant.
     """
@@ -116,7 +116,7 @@ def slow_contextual_loss(x, y, k, settings):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_contextual_loss_number_by_number(variant):
-    k = 4  # so that half of it is more than the point itself
+    k = 4  # so that half of k is more than the point itself
     x, y = batch(seed=variant, classes=3, per_class=3, dim=4)
     expected = value_and_gradient(lambda x, y: slow_contextual_loss(x, y, k, VARIANTS[variant]), x, y)
     ours = value_and_gradient(ContextualLoss(k, variant=variant), x, y)
@@ -238,7 +238,7 @@ def test_awkward_batches_have_finite_values_and_gradients(spec, dtype):
 
 
 @pytest.mark.parametrize("spec", [CONTRASTIVE, *RANKING, {"class": "ContextualLoss", "k": 3}], ids=name_of)
-def test_one_class_of_equal_images_is_as_it_should_be(spec):
+def test_one_class_of_equal_images_has_no_loss(spec):
     x, y = AWKWARD["one class, all the same"]
     value, gradient = value_and_gradient(built(spec, x, y), x.double(), y)
     assert abs(value) < 1e-12
@@ -289,7 +289,7 @@ def test_hybrid_is_the_weighted_sum_of_its_three_parts():
     assert float(third) == pytest.approx(0.4 * float(ContextualLoss(3, variant=3)(x, y)), rel=1e-12)
 
 
-def test_regulariser_beside_any_loss():
+def test_the_regulariser_works_with_any_loss():
     x, y = batch(4)
     triplet, miner = {"class": "TripletMarginLoss"}, build_miner({"class": "MultiSimilarityMiner", "epsilon": 0.1})
     mined = miner(x, y)

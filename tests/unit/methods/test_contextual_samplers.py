@@ -77,7 +77,7 @@ def test_sop_is_cut_at_its_cap():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=8))
-def test_pairs_use_up_all_but_one(counts):
+def test_at_most_one_super_class_has_half_batches_left(counts):
     pairs = paired(counts)
     used = Counter(number for pair in pairs for number in pair)
     left = [count - used[number] for number, count in enumerate(counts)]
@@ -121,7 +121,7 @@ def test_balanced_rounds_of_few_classes(counts, seed):
         assert first != second or (labels == labels[first]).sum() == 1
 
 
-def test_the_same_groups_meet_in_every_try():
+def test_groups_are_the_same_in_every_try():
     labels = np.repeat(np.arange(10), 6)
     batches = draw({"class": "RandomClassGroups", "batch": 12, "per_class": 4, "tries": 5}, labels)
     groups = Counter(frozenset(labels[batch].tolist()) for batch in batches)

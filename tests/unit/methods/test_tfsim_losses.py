@@ -70,7 +70,7 @@ def slow_circle(i, d, positives, negatives, spec):
         return 0.0
     attract = {j: -gamma * max(0, m + d[i][j]) * (m - d[i][j]) for j in positives}
     repel = {j: gamma * max(0, 1 + m - d[i][j]) * (1 - m - d[i][j]) for j in negatives}
-    # in the matrices of the original all other entries are 0
+    # all other entries of the original's matrices are 0
     return sum(slow_sum(part.values(), [0.0, *part.values()], maths) for part in (attract, repel))
 
 
@@ -163,7 +163,9 @@ def test_order_class_names_and_lengths_do_not_matter(spec):
     assert make(spec)(embeddings * lengths, renamed).item() == pytest.approx(value, rel=1e-9)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(3))
     if spec["maths"] == "legacy" and spec["class"] == "PositiveNegativeLoss" and spec["negative_mining"] == "semi-hard":
-        order = torch.cat([torch.tensor([0]), order[order != 0]])  # its image 0 is a mistake, but it has to stay there
+        order = torch.cat(
+            [torch.tensor([0]), order[order != 0]]
+        )  # using image 0 is a mistake of the original, kept on purpose
     assert make(spec)(embeddings[order], labels[order]).item() == pytest.approx(value, rel=1e-9)
 
 
@@ -250,7 +252,7 @@ def test_large_exponents_stay_finite():
     for maths, expected in (("fixed", 900.0), ("legacy", 900 + math.log(2))):
         assert log_sum_exp(x, mask, maths).item() == pytest.approx(expected, rel=1e-12)
     assert log_sum_exp(x, ~mask, "fixed").item() == pytest.approx(math.log(2))
-    assert log_sum_exp(x, ~mask, "legacy").item() == pytest.approx(900.0), "an entry that does not take part"
+    assert log_sum_exp(x, ~mask, "legacy").item() == pytest.approx(900.0), "an entry outside the mask"
 
 
 # Masked extremes

@@ -338,10 +338,10 @@ def test_without_triplets_the_loss_is_zero(name):
 def test_facility_location_without_a_choice():
     loss = made("FacilityLocationLoss")
     value, gradient = value_and_gradient(loss, points(8), torch.arange(8))
-    assert value == pytest.approx(0, abs=1e-12), "each row is its own cluster"
+    assert value == pytest.approx(0, abs=1e-12), "every row is a cluster"
     assert gradient.abs().max() == 0
     value, gradient = value_and_gradient(loss, points(8), torch.full((8,), 3))
-    assert value == loss.gamma, "one cluster holds no information, and is the true one"
+    assert value == loss.gamma, "a single cluster has no information and equals the true clustering"
     assert gradient.abs().max() == 0
 
 
@@ -357,7 +357,7 @@ def test_semihard_uses_the_nearest_farther_negative_or_else_the_farthest():
     x = torch.tensor([[0.0], [2.0], [3.0], [5.0], [-1.0]], dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 2, 3])
     value, gradient = value_and_gradient(made("SemiHardTripletLoss", margin=10.0), x, labels)
-    # from 0: its positive is 4 away, then 9 comes first; from 2: 4 away, none but 9 (twice, 5 before -1) is beyond
+    # from 0: the positive is 4 away, then 9 comes first; from 2: 4 away, and only 9 (twice, 5 before -1) is farther
     assert value == pytest.approx(((10 + 4 - 9) + (10 + 4 - 9)) / 2)
     assert gradient[2] != 0 and gradient[3] != 0 and gradient[4] == 0
     no_farther = torch.tensor([[0.0], [9.0], [3.0], [1.0]], dtype=torch.float64)
@@ -560,7 +560,7 @@ def test_without_a_candidate_all_other_classes_are_equally_likely(sampler):
         found = sampler.probabilities(x.to(dtype), labels)
         other = (labels[:, None] != labels).to(dtype)
         torch.testing.assert_close(found, other / other.sum(dim=1, keepdim=True))
-    assert len(sampler(x, labels)[0]) == 4, "the image alone in its class has no positive, and is no anchor"
+    assert len(sampler(x, labels)[0]) == 4, "the only image of a class has no positive, so it is not an anchor"
 
 
 def test_no_triplets_from_one_class_or_without_positives(sampler):

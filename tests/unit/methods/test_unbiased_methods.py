@@ -82,7 +82,7 @@ def test_pairs_are_anchors_then_positives_of_different_classes():
         assert (labels[anchors] == labels[positives]).all()
         assert (anchors != positives).all()
         assert len(set(labels[anchors])) == 4
-        assert 2 not in labels[anchors], "one image is no pair"
+        assert 2 not in labels[anchors], "one image does not make a pair"
 
 
 def test_a_pair_is_the_same_image_with_the_given_probability():

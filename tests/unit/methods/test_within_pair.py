@@ -109,8 +109,8 @@ def test_neither_the_order_of_views_nor_of_images_nor_their_length_matters(name)
 
 @pytest.mark.parametrize("name", STOCK)
 def test_more_views_are_harder(name):
-    """With a sharp maximum, a view more can only make a pair harder: every hinge grows. (Means of the active terms
-    may not, so the comparison is of the pairs.)"""
+    """With a sharp maximum, another view can only make a pair harder, so every hinge grows. Pairs are compared, because
+    means over active terms may fall."""
     views, labels = views_and_labels()
     loss = make(name, sharpness=1e4)
     few, many = (loss._hardest(torch.vmap(loss.distance)(part), labels) for part in (views[:3], views))
@@ -157,7 +157,7 @@ def test_repeated_images_give_finite_gradients():
     "name",
     ["ProxyNCALoss", "SoftTripleLoss", "FastAPLoss", "AngularLoss", "UnitSNRContrastiveLoss", "ContextualSmoothAPLoss"],
 )
-def test_losses_that_look_at_more_than_distances_are_refused(name):
+def test_losses_that_use_more_than_distances_are_refused(name):
     with pytest.raises(UserError, match=f"'loss' of 'WithinPairLoss' must be one of ContrastiveLoss, .* found {name}"):
         build_loss({"class": "WithinPairLoss", "sharpness": 32, "loss": {"class": name}}, 4, 6)
 

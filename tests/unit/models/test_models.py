@@ -318,7 +318,7 @@ def test_channel_dropout_zeroes_whole_channels_of_the_first_convolution(name, ba
     kept = seen.abs().amax((2, 3)) > 0
     torch.testing.assert_close(seen, torch.where(kept[..., None, None], plain / 0.6, 0.0), rtol=1e-4, atol=1e-4)
     assert 0.5 < kept.float().mean() < 0.7
-    assert len({tuple(row) for row in kept.tolist()}) == 16, "copies of an image have masks of their own"
+    assert len({tuple(row) for row in kept.tolist()}) == 16, "copies of an image have different masks"
 
 
 def test_channel_dropout_is_for_training_only():

@@ -83,4 +83,4 @@ def test_bibtex_keys_are_unique():
     keys = [re.match(r"@\w+\{(\w+),", paper["bibtex"])[1] for paper in PAPERS.values() if isinstance(paper, dict)]
     assert len(set(keys)) == len(keys)
     titles = [paper["title"] for paper in PAPERS.values() if isinstance(paper, dict)]
-    assert len(set(titles)) == len(titles), "several methods that cite a paper share one entry"
+    assert len(set(titles)) == len(titles), "methods that cite the same paper share one entry"

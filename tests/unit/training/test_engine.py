@@ -98,8 +98,10 @@ def test_a_run_killed_at_random_moments_resumes_bit_identically(data, tmp_path, 
         run = make_run(data, tmp_path, workers=attempt % 2)
         codes.append(crash(run.train, chance.randrange(10, 18)))
     assert set(codes) <= {0, KILLED}
-    assert codes.count(KILLED) >= 3, "the children finished before they were killed: the test does not test"
-    assert StateFile(tmp_path / "state", "f").load(), "no child came far enough to save: the test does not test"
+    assert codes.count(KILLED) >= 3, "the children finished before they were killed, so nothing was tested"
+    assert StateFile(tmp_path / "state", "f").load(), (
+        "no child saved its state before it was killed, so nothing was tested"
+    )
     same(make_run(data, tmp_path).train(), undisturbed)
 
 

@@ -204,7 +204,7 @@ def test_the_backbone_is_frozen_during_warm_up(one_test_set, tmp_path):
         return not torch.equal(weights[one][name], weights[other][name])
 
     assert not moved("backbone.0.weight", 0, 2) and not moved("backbone.1.weight", 0, 2)
-    assert moved("backbone.1.running_mean", 0, 1), "batch-norm's statistics are no weights"
+    assert moved("backbone.1.running_mean", 0, 1), "batch-norm statistics are not weights"
     assert moved("head.weight", 0, 1)
     assert moved("backbone.0.weight", 2, 3) and moved("backbone.1.weight", 2, 3)
     assert [moments["backbone"] > 0 for _, moments, _ in run.seen] == [False, False, False, True, True]

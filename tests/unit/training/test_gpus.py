@@ -86,13 +86,13 @@ def finish(process):
         ("-1", []),
         ("2,0", ["GPU-cc33", "GPU-aa11"]),
         (" 1 , 2 ", ["GPU-aa22", "GPU-cc33"]),
-        ("0,-1,2", ["GPU-aa11"]),  # as CUDA does: what follows an unknown device does not count
+        ("0,-1,2", ["GPU-aa11"]),  # like CUDA: devices after an unknown one are ignored
         ("0,7,2", ["GPU-aa11"]),
         ("7", []),
         ("1,1", ["GPU-aa22"]),
         ("GPU-cc33,GPU-aa11", ["GPU-cc33", "GPU-aa11"]),
-        ("GPU-cc", ["GPU-cc33"]),  # CUDA takes the beginning of a UUID
-        ("GPU-aa", []),  # of one only
+        ("GPU-cc", ["GPU-cc33"]),  # CUDA accepts a prefix of a UUID
+        ("GPU-aa", []),  # but only an unambiguous one
         ("GPU-dd44", []),
         ("NoDevFiles", []),
     ],
@@ -110,7 +110,7 @@ def test_only_visible_gpus_are_candidates_in_their_order(pretend, monkeypatch, n
         (None, ["MIG-1111-aa", "MIG-2222-bb", "GPU-b1"]),
         ("MIG-2222-bb", ["MIG-2222-bb"]),
         ("MIG-2222-bb,MIG-1111-aa", ["MIG-2222-bb", "MIG-1111-aa"]),
-        ("MIG-GPU-a0/1/0", ["MIG-GPU-a0/1/0"]),  # how older drivers name them
+        ("MIG-GPU-a0/1/0", ["MIG-GPU-a0/1/0"]),  # names of older drivers
         ("1,0", ["GPU-b1", "MIG-1111-aa", "MIG-2222-bb"]),
         ("GPU-b1", ["GPU-b1"]),
     ],

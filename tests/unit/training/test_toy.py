@@ -49,7 +49,7 @@ def test_training_lowers_the_loss():
     assert sum(done) == 400
 
 
-def test_numbers_are_the_published_ones():
+def test_settings_equal_the_published_ones():
     assert TOY["steps"] == 20_000 and TOY["points"] == 500
     contrastive, neighbourhood = EXPERIMENTS["contrastive"], EXPERIMENTS["neighbourhood"]
     assert (contrastive["lr"], contrastive["weight_decay"]) == (1e-4, 1e-5)
