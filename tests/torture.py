@@ -75,21 +75,21 @@ def kill_campaign(table: Table, folder: Path, options: argparse.Namespace) -> No
             worker.join()
     tried = Counter((moment.signal.name, moment.place) for moment in done)
     lost = Counter((moment.signal.name, moment.place) for moment in done if moment.lost)
-    for own in kills.SIGNALS:
+    for signal in kills.SIGNALS:
         for place in kills.PLACES:
-            if tried[own.name, place]:
-                table.row(own.name, place, tried[own.name, place], lost[own.name, place])
-    for own in kills.SIGNALS:
-        mine = [moment for moment in done if moment.signal == own]
+            if tried[signal.name, place]:
+                table.row(signal.name, place, tried[signal.name, place], lost[signal.name, place])
+    for signal in kills.SIGNALS:
+        mine = [moment for moment in done if moment.signal == signal]
         scopes = Counter(moment.scope for moment in mine)
         counted = ", ".join(f"{scope} {count}" for scope, count in sorted(scopes.items()))
-        table.row(own.name, f"all ({counted})", len(mine), sum(moment.lost for moment in mine), total=True)
+        table.row(signal.name, f"all ({counted})", len(mine), sum(moment.lost for moment in mine), total=True)
     if stuck := [moment for moment in done if moment.stuck]:
         print(f"Snakemake itself hung after {len(stuck)} of the TERMs, and was killed.", file=sys.stderr)
 
 
 def _tell(moment: kills.Moment) -> None:
-    print(f"  {moment.signal.name} to {moment.scope} in {moment.place}, {moment.said}", file=sys.stderr, flush=True)
+    print(f"  {moment.signal.name} to {moment.scope} in {moment.place}, {moment.when}", file=sys.stderr, flush=True)
 
 
 class Tally:
@@ -124,17 +124,17 @@ def test_campaign(table: Table, options: argparse.Namespace) -> None:
 
 def quickstart_twice(table: Table, folder: Path, options: argparse.Namespace) -> None:
     """Run the real quickstart in two directories and compare the hashes of all files below results/."""
-    found = []
+    contents = []
     for name in ("one", "two"):
         project = Project(folder / f"quickstart_{name}")
         shutil.copytree(ROOT, project.folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
         process = project.start("--cores", str(options.cores))
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
-        found.append(kills.content(project))
-    wrong = kills.differences(*found)
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+        contents.append(kills.content(project))
+    wrong = kills.differences(*contents)
     print(*wrong, sep="\n", file=sys.stderr)
-    table.row("twice", f"quickstart ({len(found[0])} files)", 1, int(bool(wrong)))
+    table.row("twice", f"quickstart ({len(contents[0])} files)", 1, int(bool(wrong)))
 
 
 def main() -> int:

@@ -31,9 +31,9 @@ def stored(golden):
 
 @pytest.fixture(scope="module")
 def cases(stored):
-    found = sorted(key.removesuffix("_x") for key in stored if re.fullmatch(r"[^_]+_x", key))
-    assert found
-    return found
+    names = sorted(key.removesuffix("_x") for key in stored if re.fullmatch(r"[^_]+_x", key))
+    assert names
+    return names
 
 
 def close(ours, expected, what):

@@ -1,4 +1,4 @@
-"""Losses of the calibration study against TensorFlow Similarity: its release of the benchmark (legacy) and its last (fixed).
+"""Losses of the calibration study against TensorFlow Similarity: the benchmark's release (legacy), the last (fixed).
 
 The originals were computed in float32. In float32 and from the stored distances, our losses are equal to 1e-6. From
 embeddings, our losses are computed in float64. The names of the arrays contain the hyper-parameters.
@@ -33,15 +33,15 @@ def number(digits):
 
 def spec_of(name, maths):
     """The loss in YAML for a name such as ``pn_semihard_m01``."""
-    if found := re.fullmatch(r"circle_g(\d+)_m(\d+)", name):
-        return {"class": "TwoSidedCircleLoss", "gamma": number(found[1]), "margin": number(found[2]), "maths": maths}
-    if found := re.fullmatch(r"ms_(?:[a-z]+_)?a(\d+)_b(\d+)_e(\d+)_l(\d+)(?:_c(\d+))?", name):
+    if match := re.fullmatch(r"circle_g(\d+)_m(\d+)", name):
+        return {"class": "TwoSidedCircleLoss", "gamma": number(match[1]), "margin": number(match[2]), "maths": maths}
+    if match := re.fullmatch(r"ms_(?:[a-z]+_)?a(\d+)_b(\d+)_e(\d+)_l(\d+)(?:_c(\d+))?", name):
         keys = ("alpha", "beta", "epsilon", "lmda", "center")
-        given = {key: number(value) for key, value in zip(keys, found.groups(), strict=True) if value}
+        given = {key: number(value) for key, value in zip(keys, match.groups(), strict=True) if value}
         return {"class": "MinedMultiSimilarityLoss", "maths": maths, **given}
-    found = re.fullmatch(r"(pn|triplet)_(?:(easy|hard)pos_)?(semihard|hard|easy)_(?:m(\d+)|(soft))", name)
-    assert found, f"what is {name}?"
-    loss, positive, negative, margin, soft = found.groups()
+    match = re.fullmatch(r"(pn|triplet)_(?:(easy|hard)pos_)?(semihard|hard|easy)_(?:m(\d+)|(soft))", name)
+    assert match, f"what is {name}?"
+    loss, positive, negative, margin, soft = match.groups()
     return {
         "class": {"pn": "PositiveNegativeLoss", "triplet": "MinedTripletLoss"}[loss],
         "positive_mining": positive or "hard",
@@ -54,8 +54,8 @@ def spec_of(name, maths):
 
 def cases(stored):
     """(case, maths, name) of all stored values."""
-    found = [re.fullmatch(r"([^_]+)_(legacy|fixed)_(.+)_per", key) for key in stored]
-    return [one.groups() for one in found if one]
+    matches = [re.fullmatch(r"([^_]+)_(legacy|fixed)_(.+)_per", key) for key in stored]
+    return [match.groups() for match in matches if match]
 
 
 def loss_and_inputs(stored, case, maths, name):

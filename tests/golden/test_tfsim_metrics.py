@@ -23,9 +23,9 @@ def stored(golden):
 
 
 def query_sets(stored):
-    found = sorted(key.removesuffix("_nn_labels") for key in stored if key.endswith("_nn_labels"))
-    assert found
-    return found
+    names = sorted(key.removesuffix("_nn_labels") for key in stored if key.endswith("_nn_labels"))
+    assert names
+    return names
 
 
 def given(stored, queries):
@@ -42,19 +42,19 @@ def test_masked_extremes(stored, find, name):
     mask = torch.from_numpy(stored["mask_m"])
     assert not mask.any(dim=1).all(), "the mask has a row without entries"
     for dtype in (torch.float32, torch.float64):
-        found = find(torch.from_numpy(stored["mask_d"]).to(dtype), mask)
+        result = find(torch.from_numpy(stored["mask_d"]).to(dtype), mask)
         expected = stored[f"masked_{name}"].reshape(-1)
-        np.testing.assert_allclose(found.value, expected, rtol=TOLERANCE)
-        assert np.array_equal(found.place, stored[f"masked_arg{name}"])
-        assert found.value.dtype == dtype
+        np.testing.assert_allclose(result.value, expected, rtol=TOLERANCE)
+        assert np.array_equal(result.place, stored[f"masked_arg{name}"])
+        assert result.value.dtype == dtype
 
 
 @pytest.mark.parametrize("maths", MATHS)
 def test_recall(stored, maths):
     for queries in query_sets(stored):
         expected = stored[f"{queries}_{maths}_recall"]
-        labels, found = given(stored, queries)
-        np.testing.assert_allclose(list(recall_at(labels, found, KS).values()), expected, rtol=TOLERANCE)
+        labels, closest = given(stored, queries)
+        np.testing.assert_allclose(list(recall_at(labels, closest, KS).values()), expected, rtol=TOLERANCE)
         names = [f"R@{k}" for k in KS]
         ours = evaluate(stored[f"{queries}_e"], labels, names, stored["index_e"], stored["index_y"])
         np.testing.assert_allclose(list(ours.values()), expected, rtol=TOLERANCE)
@@ -63,12 +63,12 @@ def test_recall(stored, maths):
 def test_exact_search_finds_the_same_neighbours(stored):
     for queries in query_sets(stored):
         _, expected = given(stored, queries)
-        found = neighbours(stored[f"{queries}_e"], stored["index_e"], stored["index_y"], max(KS))
-        np.testing.assert_allclose(found.distances, expected.distances, atol=5e-7)  # float32 sums
+        result = neighbours(stored[f"{queries}_e"], stored["index_e"], stored["index_y"], max(KS))
+        np.testing.assert_allclose(result.distances, expected.distances, atol=5e-7)  # float32 sums
         gaps = np.diff(expected.distances, axis=1, prepend=-1, append=3) > 1e-6
         clear = gaps[:, :-1] & gaps[:, 1:]  # the order of neighbours at equal distances is not defined
         assert clear.mean() > 0.9
-        assert np.array_equal(found.labels[clear], expected.labels[clear])
+        assert np.array_equal(result.labels[clear], expected.labels[clear])
 
 
 @pytest.mark.parametrize("maths", MATHS)
@@ -97,8 +97,8 @@ def test_evaluation_json(stored):
     """The published schema, with numbers where the original has strings."""
     sets = {}
     for queries in query_sets(stored):
-        labels, found = given(stored, queries)
-        sets[f"{queries}_queries"] = calibrate(labels, found), recall_at(labels, found, KS)
+        labels, closest = given(stored, queries)
+        sets[f"{queries}_queries"] = calibrate(labels, closest), recall_at(labels, closest, KS)
     made = evaluation_json("circle_loss", "cars196", sets)
     assert list(made) == ["loss", "dataset_name", *sets]
     for queries in query_sets(stored):
@@ -108,7 +108,7 @@ def test_evaluation_json(stored):
         assert list(block["calibration"]) == keys
         assert block["calibration"].pop("method") == "optimal"
         assert list(block["paper"]) == ["R@1", "R@2", "R@4", "R@8"]
-        assert {type(value) for part in block.values() for value in part.values()} == {float}
+        assert {type(value) for piece in block.values() for value in piece.values()} == {float}
         assert block["calibration"] == pytest.approx(
             {key: float(value) for key, value in below(stored, f"{queries}_fixed_cal_").items()}, rel=TOLERANCE
         )
@@ -116,7 +116,7 @@ def test_evaluation_json(stored):
 
 @pytest.mark.parametrize("maths", MATHS)
 def test_pooling(stored, maths):
-    """Our layout has channels first. Both versions of the library give the same arrays; ours differ only in rounding."""
+    """Our layout has channels first. Both versions of the library give the same arrays; ours differ by rounding."""
     maps = torch.from_numpy(stored["gem_fmap_nhwc"]).permute(0, 3, 1, 2)
     powers = [match[1] for key in stored if (match := re.fullmatch(rf"{maths}_gem_p(\d+)", key))]
     assert len(powers) > 1

@@ -61,10 +61,10 @@ def test_metrics(golden):
         cosine = evaluate(normalise(embeddings), labels, names)
         stored.check("recall_cosine", [100 * value for value in cosine.values()])
         for clusters in ("random", "noisy"):
-            found = stored.array(f"clusters_{clusters}")
+            assigned = stored.array(f"clusters_{clusters}")
             for average in ("geometric", "arithmetic"):
                 if f"nmi_{average}_{clusters}" in stored:
-                    stored.check(f"nmi_{average}_{clusters}", 100 * nmi(labels, found, average))
+                    stored.check(f"nmi_{average}_{clusters}", 100 * nmi(labels, assigned, average))
 
 
 def adam_cases(golden):
@@ -82,9 +82,9 @@ def adam_cases(golden):
 def test_mxnet_adam(golden):
     for case, weight, options in adam_cases(golden):
         with case:
-            part = torch.nn.ParameterList([weight])
+            module = torch.nn.ParameterList([weight])
             spec = {"head": {"class": "MXNetAdam", **options}}
-            optimiser = build_optimisers(spec, {"head": part})["head"]
+            optimiser = build_optimisers(spec, {"head": module})["head"]
             after = []
             for gradient in case.tensor("grads"):
                 weight.grad = gradient.clone()

@@ -80,12 +80,12 @@ def test_facility_location(golden):
         with case:
             loss = FacilityLocationLoss(case.value("gamma"), case.value("pam_iters"), case.value("use_pam"))
             matrix, labels = distances(case.tensor("emb"), case.tensor("emb")), case.tensor("labels")
-            found = loss.search(matrix, labels)
-            case.same("greedy_medoids_in_order", found.greedy)
-            case.same("final_medoids", found.medoids)
-            case.same("assignment", found.assignment)
-            case.check("nmi", found.nmi)
-            case.check("score_pred", energy(matrix, found))
+            result = loss.search(matrix, labels)
+            case.same("greedy_medoids_in_order", result.greedy)
+            case.same("final_medoids", result.medoids)
+            case.same("assignment", result.assignment)
+            case.check("nmi", result.nmi)
+            case.check("score_pred", energy(matrix, result))
             case.check("score_gt", true_energy(matrix, labels))
             simple(case, loss)
 

@@ -59,18 +59,18 @@ def load(golden: Path, file: str) -> dict[str, np.ndarray]:
 def cases(golden: Path, file: str) -> list[Case]:
     """All cases of a file; arrays that belong to no case are in :func:`rest`."""
     arrays = load(golden, file)
-    found = []
+    result = []
     for number in range(int(arrays["n_cases"])):
         prefix = f"case{number}_"
-        own = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
-        found.append(Case(own, f"{file} {number}"))
-    assert found
-    return found
+        selected = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+        result.append(Case(selected, f"{file} {number}"))
+    assert result
+    return result
 
 
 def rest(golden: Path, file: str) -> Case:
     """The arrays of a file that belong to no case."""
     arrays = load(golden, file)
     prefixes = tuple(f"case{number}_" for number in range(int(arrays.get("n_cases", 0))))
-    own = {key: value for key, value in arrays.items() if key != "n_cases" and not key.startswith(prefixes)}
-    return Case(own, file)
+    selected = {key: value for key, value in arrays.items() if key != "n_cases" and not key.startswith(prefixes)}
+    return Case(selected, file)

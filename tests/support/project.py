@@ -82,8 +82,8 @@ class Project:
     @classmethod
     def create(cls, folder: Path, classes: int = 12, per_class: int = 5) -> "Project":
         folder.mkdir(parents=True)
-        for part in PARTS:
-            source, target = ROOT / part, folder / part
+        for name in PARTS:
+            source, target = ROOT / name, folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))

@@ -33,8 +33,8 @@ def requirements(environment):
 def version_of(name, otherwise="1.0"):
     """Version of a package in the environments, or ``otherwise`` if none names one."""
     lines = [line for environment in ENVIRONMENTS for line in requirements(environment)]
-    found = {re.split(r"\s*=", line)[1] for line in lines if re.split(r"\s*=", line)[0] == name and "=" in line}
-    return found.pop() if found else otherwise
+    versions = {re.split(r"\s*=", line)[1] for line in lines if re.split(r"\s*=", line)[0] == name and "=" in line}
+    return versions.pop() if versions else otherwise
 
 
 def record(name, version, build="0", depends=(), constrains=(), number=0):
@@ -108,7 +108,7 @@ def channel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("channel")
     packages = {"linux-64": list(made_up_packages()), "noarch": []}
     for subdir, records in packages.items():
-        files = {f"{own['name']}-{own['version']}-{own['build']}.conda": own for own in records}
+        files = {f"{each['name']}-{each['version']}-{each['build']}.conda": each for each in records}
         place = folder / subdir / "repodata.json"
         place.parent.mkdir()
         content = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": files, "repodata_version": 1}
@@ -118,21 +118,21 @@ def channel(tmp_path_factory):
 
 def solved(channel, specs, cuda=None):
     """Name → (version, build) chosen by the solver on a machine with this CUDA driver, or without one."""
-    own, cache = channel
+    source, cache = channel
     present = [("__unix", "0"), ("__linux", "6.1"), ("__glibc", "2.36"), *([("__cuda", cuda)] if cuda else [])]
     virtual = [
         GenericVirtualPackage(PackageName(name), Version(version), BuildString("0")) for name, version in present
     ]
     records = asyncio.run(
         solve(
-            sources=[own],
+            sources=[source],
             specs=[MatchSpec(spec) for spec in specs],
             gateway=Gateway(cache_dir=cache),
             platforms=["linux-64", "noarch"],
             virtual_packages=virtual,
         )
     )
-    return {own.name.normalized: (str(own.version), str(own.build)) for own in records}
+    return {record.name.normalized: (str(record.version), str(record.build)) for record in records}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -145,22 +145,22 @@ def test_every_requirement_can_be_read(environment):
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_pinned_versions_are_chosen(channel, environment):
-    found = solved(channel, requirements(environment), cuda="13.0")
+    result = solved(channel, requirements(environment), cuda="13.0")
     for line in requirements(environment):
-        name, _, version = (part.strip() for part in line.partition("="))
-        assert not version or found[name][0] == version or found[name][0].startswith(f"{version}.")
+        name, _, version = (piece.strip() for piece in line.partition("="))
+        assert not version or result[name][0] == version or result[name][0].startswith(f"{version}.")
 
 
 @pytest.mark.parametrize("environment", WITH_CUDA)
 @pytest.mark.parametrize("cuda", ["13.0", "13.2"])
 def test_cuda_builds_are_chosen(channel, environment, cuda):
     """``cuda`` is the version of a GPU's driver, or CONDA_OVERRIDE_CUDA on a machine without a GPU."""
-    found = solved(channel, requirements(environment), cuda)
-    assert found["faiss"][1].endswith("_cuda") and "cuda130" in found["faiss"][1]
-    assert found["cuda-version"][0] == "13.0"
+    result = solved(channel, requirements(environment), cuda)
+    assert result["faiss"][1].endswith("_cuda") and "cuda130" in result["faiss"][1]
+    assert result["cuda-version"][0] == "13.0"
     if environment == "train":
-        assert found["pytorch"][1].startswith("cuda130_")
-        assert found["torchvision"][1].startswith("cuda130_")
+        assert result["pytorch"][1].startswith("cuda130_")
+        assert result["torchvision"][1].startswith("cuda130_")
 
 
 def test_without_a_gpu_and_without_the_override_there_is_no_cpu_build_by_accident(channel):
@@ -183,9 +183,9 @@ def test_the_cpu_variant_of_the_documentation_solves(channel):
     assert command == ("s/pytorch-gpu/pytorch-cpu/", "s/faiss-gpu/faiss-cpu/", "/cuda-version/d")
     for environment in WITH_CUDA:
         lines = [line.replace("-gpu", "-cpu") for line in requirements(environment) if "cuda-version" not in line]
-        found = solved(channel, lines)
-        assert found["faiss"][1].endswith("_cpu")
-        assert environment != "train" or found["pytorch"][1].startswith("cpu_")
+        result = solved(channel, lines)
+        assert result["faiss"][1].endswith("_cpu")
+        assert environment != "train" or result["pytorch"][1].startswith("cpu_")
 
 
 def test_environments_without_gpus_need_no_driver(channel):

@@ -36,7 +36,7 @@ def specs(environment):
     """(name, version) of every conda and pip requirement of an environment."""
     entries = yaml.safe_load((ROOT / "envs" / f"{environment}.yaml").read_text(encoding="utf-8"))["dependencies"]
     lines = [line for entry in entries for line in (entry["pip"] if isinstance(entry, dict) else [entry])]
-    return [tuple(part.strip() for part in re.split(r"={1,2}", f"{line}=")[:2]) for line in lines]
+    return [tuple(piece.strip() for piece in re.split(r"={1,2}", f"{line}=")[:2]) for line in lines]
 
 
 def pinned():

@@ -38,7 +38,7 @@ def miniature_yaml(project, server, name, archives):
     if distribution:
         dataset["distribution"] = distribution
     parts = dataset.get("distributions", {"": dataset})
-    for entry in (entry for part in parts.values() for entry in part["files"]):
+    for entry in (entry for version in parts.values() for entry in version["files"]):
         if entry["path"] not in archives:
             continue
         data = archives[entry["path"]].read_bytes()
@@ -70,9 +70,9 @@ def test_all_five_datasets_are_fetched_unpacked_and_indexed(tmp_path):
             miniature_yaml(project, server, name, {path.name: path for path in archives})
         project.succeed("--cores", "2", "data", "--config", f"datasets=[{','.join(FORMS)}]")
     for name, images in (("cub200", 12), ("cars196", 24), ("sop", 18), ("inshop", 20), ("inat_mini", 15)):
-        found = rows(project, name)
-        assert len(found) == images
-        assert all(project.path(f"resources/datasets/{name}/images/{row['path']}").is_file() for row in found)
+        result = rows(project, name)
+        assert len(result) == images
+        assert all(project.path(f"resources/datasets/{name}/images/{row['path']}").is_file() for row in result)
 
     def contents(name):
         folder = project.path(f"resources/datasets/{name}/images")

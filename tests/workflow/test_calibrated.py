@@ -61,10 +61,10 @@ def made(finished, shared):
 
 
 def test_every_query_set_has_its_own_threshold(made):
-    found = load(made, "triplet/seed0/evaluation.json")
-    assert (found["loss"], found["dataset_name"]) == ("triplet", "glyphs")
+    result = load(made, "triplet/seed0/evaluation.json")
+    assert (result["loss"], result["dataset_name"]) == ("triplet", "glyphs")
     for name in ("seen_queries", "unseen_queries"):
-        block = found[name]
+        block = result[name]
         assert set(block["calibration"]) == BLOCK and set(block["paper"]) == {"R@1", "R@2"}
         assert all(isinstance(value, float) for key, value in block["calibration"].items() if key != "method")
         ours = load(made, f"triplet/seed0/{name}.json")

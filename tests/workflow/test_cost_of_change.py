@@ -62,9 +62,9 @@ def test_a_new_view_is_at_most_three_files(code):
     views = "views: [concatenated, first_fold]"
     project.edit("config/studies/letters.yaml", "seeds: [0]", f"seeds: [0]\n{views}")
     project.succeed("--cores", "2", "--", "results/letters/glyphs/table.md")
-    found = json.loads(project.read("results/letters/glyphs/triplet/seed0/first_fold.json"))
+    result = json.loads(project.read("results/letters/glyphs/triplet/seed0/first_fold.json"))
     separated = json.loads(project.read("results/letters/glyphs/triplet/seed0/separated.json"))
-    assert found["metrics"]["P@1"] == separated["folds"][0]["P@1"]
+    assert result["metrics"]["P@1"] == separated["folds"][0]["P@1"]
     assert "First fold 16-d P@1" in project.read("results/letters/glyphs/table.md").splitlines()[0]
     assert len(changed()) == 2
 

@@ -61,8 +61,8 @@ def test_datasets_are_fetched_verified_unpacked_and_indexed(tmp_path):
         index = project.read("resources/datasets/mini/images.csv")
         assert len(index.splitlines()) == 1 + 3 * 2
         assert server.asked_for("/mini.tgz") == ["bytes=100-"]
-        found = json.loads(project.read("resources/datasets/mini/verified.json"))["mini.tgz"]
-        assert found["sha256"] == hashlib.sha256(data).hexdigest()
+        result = json.loads(project.read("resources/datasets/mini/verified.json"))["mini.tgz"]
+        assert result["sha256"] == hashlib.sha256(data).hexdigest()
         assert json.loads(project.read("resources/datasets/mini/extracted.json"))["mini.tgz"]["files"] == 6
 
         dropped = project.path("resources/drop/by_hand/img.zip")

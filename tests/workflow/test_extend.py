@@ -9,8 +9,8 @@ from support.project import ROOT, Project
 def blocks(language):
     """The README's code blocks of a language, by the file name in their first comment."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.findall(rf"```{language}\n# (\S+)[^\n]*\n(.*?)```", text, re.DOTALL)
-    return dict(found)
+    result = re.findall(rf"```{language}\n# (\S+)[^\n]*\n(.*?)```", text, re.DOTALL)
+    return dict(result)
 
 
 def test_the_loss_of_the_readme_trains(project):

@@ -62,8 +62,8 @@ def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, tmp_pa
     assert fresh.planned(MODEL) == {"fetch_weights": 1, "train": 1}
     shutil.copy(tmp_path / "small_net.pth", fresh.path("resources/drop/weights/renamed.pth"))
     fresh.succeed("--cores", "2", "resources/weights/small_net.pth")
-    found = fresh.path("resources/weights/small_net.pth").read_bytes()
-    assert found == (tmp_path / "small_net.pth").read_bytes(), "recognised by its content"
+    result = fresh.path("resources/weights/small_net.pth").read_bytes()
+    assert result == (tmp_path / "small_net.pth").read_bytes(), "recognised by its content"
 
 
 STUDY = small_study(
@@ -151,9 +151,9 @@ def test_released_checkpoints_are_marked_in_the_table(released, tmp_path):
     assert rows[1]["concatenated_P@1_dim"] == "256" and 0 < float(rows[1]["concatenated_MAP@R_mean"]) < 100
 
     record = json.loads(released.read(f"{RUN}/run.json"))
-    for part in ("trunk", "embedder"):
-        source = tmp_path / f"experiment/Test50_50_Partitions2_1/saved_models/{part}_best21.pth"
-        assert record["released"][part]["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
+    for module in ("trunk", "embedder"):
+        source = tmp_path / f"experiment/Test50_50_Partitions2_1/saved_models/{module}_best21.pth"
+        assert record["released"][module]["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
     assert record["best_epoch"] == record["released"]["epoch"] == 21
     assert "schedule" not in record["configuration"] and "loss" not in record["configuration"]
     history = list(csv.DictReader(released.read(f"{RUN}/history.csv").splitlines()))

@@ -74,9 +74,9 @@ CARS = ["AM General Hummer SUV 2000", "Acura RL Sedan 2012", "Ram C/V Cargo Van 
 
 def cars(per_class: int = 6) -> list[tuple[int, bytes]]:
     """Class and file of every car, in the original order, which is only roughly by class."""
-    found = [(1 + number // per_class, picture(1000 + number)) for number in range(per_class * len(CARS))]
-    found[per_class - 1], found[per_class] = found[per_class], found[per_class - 1]
-    return found
+    photos = [(1 + number // per_class, picture(1000 + number)) for number in range(per_class * len(CARS))]
+    photos[per_class - 1], photos[per_class] = photos[per_class], photos[per_class - 1]
+    return photos
 
 
 def make_cars196_original(folder: Path) -> Path:
@@ -100,12 +100,12 @@ def make_cars196_devkit(folder: Path) -> Path:
     random.Random(5).shuffle(shuffled)
     half = len(shuffled) // 2 + 1
     fields = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname")
-    for part, chosen in (("train", shuffled[:half]), ("test", shuffled[half:])):
+    for role, chosen in (("train", shuffled[:half]), ("test", shuffled[half:])):
         records = []
         for number, (label, content) in enumerate(chosen, start=1):
-            write(folder / f"cars_{part}" / f"{number:05d}.jpg", content)
+            write(folder / f"cars_{role}" / f"{number:05d}.jpg", content)
             records.append((1, 2, 8, 7, label, f"{number:05d}.jpg"))
-        if part == "train":
+        if role == "train":
             save_mat(folder / "devkit/cars_train_annos.mat", fields, records)
         else:
             save_mat(folder / "cars_test_annos_withlabels.mat", fields, records)
@@ -120,8 +120,8 @@ def make_cars196_devkit(folder: Path) -> Path:
 def make_cars196_class_folders(folder: Path) -> Path:
     """Cars196 as on a mirror: one folder per class below train and test, renamed files, and the class names."""
     for number, (label, content) in enumerate(cars()):
-        part = "train" if number % 3 else "test"
-        write(folder / "car_data" / part / CARS[label - 1].replace("/", "-") / f"photo_{number}.jpg", content)
+        role = "train" if number % 3 else "test"
+        write(folder / "car_data" / role / CARS[label - 1].replace("/", "-") / f"photo_{number}.jpg", content)
     save_mat(folder / "cars_meta.mat", class_names=CARS)
     return folder
 
@@ -147,14 +147,14 @@ def make_sop(folder: Path, train: int = 5, test: int = 4) -> Path:
     lists = {"train": header, "test": header}
     for label in range(1, train + test + 1):
         kind, number = ("bicycle", 1) if label % 2 else ("coffee_maker", 4)
-        part = "train" if label <= train else "test"
+        role = "train" if label <= train else "test"
         for place in range(2):
             image += 1
             path = f"{kind}_final/1110851228{label:02d}_{place}.JPG"
             write(home / path, picture(2000 + image, "L" if image == 3 else "RGB"))
-            lists[part] += f"{image} {label} {number} {path}\n"
-    for part, text in lists.items():
-        write(home / f"Ebay_{part}.txt", text)
+            lists[role] += f"{image} {label} {number} {path}\n"
+    for role, text in lists.items():
+        write(home / f"Ebay_{role}.txt", text)
     write(home / "Ebay_info.txt", header + lists["train"].removeprefix(header) + lists["test"].removeprefix(header))
     write(home / "bicycle_final.txt", "1\n")
     return folder

@@ -185,9 +185,9 @@ def _mutate(tree: Any, random_: random.Random) -> Any:
 def _holders(tree: Any) -> Iterator[Any]:
     if isinstance(tree, (dict, list)):
         yield tree
-        for own in list(tree.values() if isinstance(tree, dict) else tree):
-            yield from _holders(own)
+        for each in list(tree.values() if isinstance(tree, dict) else tree):
+            yield from _holders(each)
 
 
 def _inside(tree: Any, other: Any) -> bool:
-    return any(own is other for own in _holders(tree))
+    return any(each is other for each in _holders(tree))

@@ -99,7 +99,7 @@ class Moment:
     lost: bool = False
     stuck: bool = False
     """Snakemake itself did not end: its handler of TERM takes a lock that it may hold. It was killed then."""
-    said: str = ""
+    when: str = ""
 
 
 @dataclass
@@ -147,8 +147,8 @@ def make_project(folder: Path, server: Server) -> Project:
     """A project in which every rule has work, without other configuration for Snakemake to read."""
     project = Project.create(folder, classes=1, per_class=1)
     shutil.rmtree(project.path("glyphs"))
-    for part in ("studies", "datasets", "weights", "toys"):
-        for path in project.path(f"config/{part}").glob("*.yaml"):
+    for kind in ("studies", "datasets", "weights", "toys"):
+        for path in project.path(f"config/{kind}").glob("*.yaml"):
             path.unlink()
     letters = make_glyphs(folder.parent / f"{folder.name}.letters", classes=16, per_class=10, size=48)
     buffer = io.BytesIO()
@@ -168,13 +168,13 @@ def make_project(folder: Path, server: Server) -> Project:
 
 def content(project: Project) -> dict[str, str]:
     """Path → hash of every file that is compared (see the module docstring)."""
-    found = {}
+    result = {}
     for top in ("results", "resources/datasets"):
         for path in sorted(project.path(top).rglob("*")):
             name = path.relative_to(project.folder).as_posix()
             if path.is_file() and "/tensorboard/" not in name:
-                found[name] = hashlib.sha256(_timeless(path)).hexdigest()
-    return found
+                result[name] = hashlib.sha256(_timeless(path)).hexdigest()
+    return result
 
 
 def _timeless(path: Path) -> bytes:
@@ -190,11 +190,11 @@ def _timeless(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
+def differences(actual: dict[str, str], expected: dict[str, str]) -> list[str]:
     return [
-        f"{name}: {'missing' if name not in found else 'left over' if name not in expected else 'other content'}"
-        for name in sorted({*found, *expected})
-        if found.get(name) != expected.get(name)
+        f"{name}: {'missing' if name not in actual else 'left over' if name not in expected else 'other content'}"
+        for name in sorted({*actual, *expected})
+        if actual.get(name) != expected.get(name)
     ]
 
 
@@ -234,33 +234,33 @@ class Call:
     def is_past(self, place: str) -> bool:
         """Whether later jobs have started, so that this one will not."""
         order = list(PLACES)
-        reached = max((order.index(own) for own in self.jobs.values()), default=0)
+        reached = max((order.index(each) for each in self.jobs.values()), default=0)
         beside = next((pair for pair in UNORDERED if place in pair), (place,))
-        return place not in self.begun and reached > max(order.index(own) for own in beside)
+        return place not in self.begun and reached > max(order.index(each) for each in beside)
 
-    def said(self) -> str:
+    def printed(self) -> str:
         self.reader.join(10)
         return "".join(self.output)
 
     def processes(self) -> list[int]:
         """All processes of this call, including orphans, which share its session."""
-        found = []
+        result = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError, IndexError, ValueError):
                     about = (entry / "stat").read_text().rsplit(")", 1)[1].split()
                     if int(about[3]) == self.process.pid and about[0] != "Z":
-                        found.append(int(entry.name))
-        return found
+                        result.append(int(entry.name))
+        return result
 
     def job_processes(self, place: str) -> list[int]:
         """The processes that run the script of a rule."""
-        found = []
+        result = []
         for number in self.processes():
             with contextlib.suppress(OSError):
                 if re.search(rf"\.snakemake/scripts/\w+\.{place}\.py", Path(f"/proc/{number}/cmdline").read_text()):
-                    found.append(number)
-        return found
+                    result.append(number)
+        return result
 
 
 def _place_of(word: str) -> str | None:
@@ -285,8 +285,8 @@ def undisturbed(project: Project, cores: int) -> Usual:
             if about != logs[place] and place not in seen:
                 seen[place] = time.monotonic() - call.begun.get(place, time.monotonic())
         time.sleep(0.02)
-    assert call.process.returncode == 0, call.said()
-    call.said()
+    assert call.process.returncode == 0, call.printed()
+    call.printed()
     usual.whole = dict(call.ended)
     usual.body = {place: max(0.05, usual.whole[place] - seen.get(place, 0)) for place in usual.whole}
     usual.content = content(project)
@@ -306,16 +306,16 @@ def plan(count: int, rounds: int, random_: random.Random, signals=SIGNALS) -> li
     places = [place for place in PLACES for _ in range(WEIGHTS.get(place, 1))]
     made: list[list[Moment]] = [[] for _ in range(rounds)]
     number = 0
-    for own in signals:
+    for each in signals:
         order: list[str] = []
         for _ in range(count):
             order = order or random_.sample(places, len(places))
             scope, late = random_.choice(SCOPES), random_.random() < 0.75
-            made[number % rounds].append(Moment(own, order.pop(), scope, late, random_.random()))
+            made[number % rounds].append(Moment(each, order.pop(), scope, late, random_.random()))
             number += 1
-    for own in made:
-        random_.shuffle(own)
-        own.sort(key=lambda moment: list(PLACES).index(moment.place))
+    for each in made:
+        random_.shuffle(each)
+        each.sort(key=lambda moment: list(PLACES).index(moment.place))
     return made
 
 
@@ -340,7 +340,7 @@ def torture(
                         break  # the study is finished, so this rule does not run again in this round
                 call = Call(project, cores)
             if not call.wait_for(moment.place):
-                wrong.append(f"{moment.place} did not begin:\n{call.said()[-2000:]}")
+                wrong.append(f"{moment.place} did not begin:\n{call.printed()[-2000:]}")
                 os.killpg(call.process.pid, signal.SIGKILL)
             if moment.place in call.begun:
                 _strike(call, moment, usual, wrong)
@@ -372,7 +372,7 @@ def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
     if moment.scope == "job" and not jobs:
         moment.scope = "group"
     moment.tried = True
-    moment.said = f"{delay:.2f} s" + (" after its imports" if moment.late else "")
+    moment.when = f"{delay:.2f} s" + (" after its imports" if moment.late else "")
     with contextlib.suppress(ProcessLookupError):
         if moment.scope == "group":
             os.killpg(call.process.pid, moment.signal)
@@ -388,7 +388,7 @@ def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
     if not wait_until(lambda: not call.running, STUCK if moment.signal == signal.SIGTERM else PATIENCE):
         moment.stuck = not call.job_processes(place)
         if not moment.stuck:
-            wrong.append(f"{place} did not end after {moment.signal.name}:\n{call.said()[-2000:]}")
+            wrong.append(f"{place} did not end after {moment.signal.name}:\n{call.printed()[-2000:]}")
         os.killpg(call.process.pid, signal.SIGKILL)
         call.process.wait()
 
@@ -399,8 +399,8 @@ def _settle(call: Call, wrong: list[str]) -> None:
     shutil.rmtree(call.project.path(".snakemake/locks"), ignore_errors=True)
     if call.process.returncode not in (0, 1, 2, 130, 143, -9, -15, -2):
         wrong.append(f"Snakemake ended with {call.process.returncode}")
-    if "this is a bug in Recheck" in call.said():
-        unexpected = re.findall(r"Unexpected .*", call.said())
+    if "this is a bug in Recheck" in call.printed():
+        unexpected = re.findall(r"Unexpected .*", call.printed())
         wrong.append(f"{unexpected[0] if unexpected else 'an unexpected error'}")
 
 
@@ -417,11 +417,11 @@ def _finish(project: Project, call: Call | None, usual: Usual, cores: int, wrong
         calls.append(Call(project, cores))
         calls[-1].process.wait(PATIENCE)
     if calls[-1].process.returncode:
-        wrong.append(f"the study does not end:\n{calls[-1].said()[-3000:]}")
-    if not wait_until(lambda: not any(own.processes() for own in calls), PATIENCE, 0.2):
+        wrong.append(f"the study does not end:\n{calls[-1].printed()[-3000:]}")
+    if not wait_until(lambda: not any(each.processes() for each in calls), PATIENCE, 0.2):
         wrong.append("processes are left")
-        for own in calls:
-            for number in own.processes():
+        for each in calls:
+            for number in each.processes():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
     wrong += differences(content(project), usual.content)

@@ -167,8 +167,8 @@ class Cluster:
 
     def _wait_until_idle(self) -> None:
         for _ in range(3000):
-            found = self._ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N")
-            if set(found.split()) == {"n1", "n2"}:
+            idle = self._ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N")
+            if set(idle.split()) == {"n1", "n2"}:
                 return
             time.sleep(0.1)
         nodes = self._ask("sinfo", "--Node", "--long")

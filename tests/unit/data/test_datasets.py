@@ -153,13 +153,13 @@ def lists():
     folder = os.environ.get("RECHECK_SPLITS")
     if not folder:
         pytest.skip("RECHECK_SPLITS does not name a folder with the published lists (cub200_train.txt.gz, …)")
-    found = {}
+    result = {}
     for name, known in LISTS.items():
         text = gzip.decompress(Path(folder, f"{name}.txt.gz").read_bytes()).decode()
         assert hashlib.sha256(text.encode()).hexdigest() == known, name
         rows = [line.split() for line in text.removeprefix(HEADER).splitlines()]
-        found[name] = pd.DataFrame(rows, columns=HEADER.split()).astype({"image_id": int, "class_id": int})
-    return found
+        result[name] = pd.DataFrame(rows, columns=HEADER.split()).astype({"image_id": int, "class_id": int})
+    return result
 
 
 def touch(paths):

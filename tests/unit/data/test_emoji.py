@@ -108,9 +108,9 @@ def test_same_pixels_in_two_sets_and_two_classes(tmp_path, downloads):
     sets["wide"]["width"] = 10
     sets["wide"]["icons"]["red-ball"] = sets["one"]["icons"]["blue-ball"]
     rewrite(downloads, sets)
-    found = classes_of(make_index(dataset(), downloads, tmp_path / "images"))
-    assert found["red-ball"] == ["fxemoji", "noto", "one", "two"]
-    assert found["blue-ball"] == ["fxemoji", "noto", "wide"]
+    result = classes_of(make_index(dataset(), downloads, tmp_path / "images"))
+    assert result["red-ball"] == ["fxemoji", "noto", "one", "two"]
+    assert result["blue-ball"] == ["fxemoji", "noto", "wide"]
 
 
 def rewrite(downloads, sets):
@@ -130,9 +130,9 @@ def test_an_alias_counts_even_if_the_other_class_is_too_small(tmp_path, download
     sets = make_sets()
     sets["wide"]["aliases"]["rare"] = {"parent": "red-ball"}
     rewrite(downloads, sets)
-    found = classes_of(make_index(dataset(4), downloads, tmp_path / "images"))
-    assert found["red-ball"] == ["fxemoji", "noto", "one", "two"]
-    assert "rare" not in found
+    result = classes_of(make_index(dataset(4), downloads, tmp_path / "images"))
+    assert result["red-ball"] == ["fxemoji", "noto", "one", "two"]
+    assert "rare" not in result
 
 
 def test_drawings(tmp_path, downloads):

@@ -125,17 +125,17 @@ def content(folder, index):
 
 def test_all_forms_of_cars196_give_the_same_index(made, tmp_path):
     forms = [form for form in PARSERS if form.startswith("cars196")]
-    found = {form: parse(form, made[form]) for form in forms}
-    contents = [content(made[form], found[form]) for form in forms]
+    indices = {form: parse(form, made[form]) for form in forms}
+    contents = [content(made[form], indices[form]) for form in forms]
     assert contents[0] == contents[1] == contents[2]
     labels = {sha: label for sha, label, _ in contents[0]}
     for label, data in miniatures.cars():
         write(tmp_path / "one.jpg", data)
         assert labels[sha256(tmp_path / "one.jpg")] == label
     assert sorted(set(labels.values())) == [1, 2, 3, 4]
-    packs = [pack(found[form], made[form], None, tmp_path / form, index_sha256="0") for form in forms]
+    packs = [pack(indices[form], made[form], None, tmp_path / form, index_sha256="0") for form in forms]
     assert len({about["sha256"] for about in packs}) == 1, "so every number computed from them is the same"
-    splits = [make_split(found[form]["label"], {"scheme": "class_halves"}) for form in forms]
+    splits = [make_split(indices[form]["label"], {"scheme": "class_halves"}) for form in forms]
     assert splits[0] == splits[1] == splits[2]
 
 
@@ -150,9 +150,9 @@ def renamed(folder, form):
     else:
         (folder / "cars_test_annos_withlabels.mat").rename(folder / "b.mat")
         (folder / "devkit/cars_train_annos.mat").rename(folder / "a.mat")
-        for part, name in (("train", "x"), ("test", "y")):
+        for role, name in (("train", "x"), ("test", "y")):
             (folder / name).mkdir()
-            (folder / f"cars_{part}").rename(folder / name / name)
+            (folder / f"cars_{role}").rename(folder / name / name)
     return folder
 
 
@@ -265,9 +265,9 @@ OWL = "train_mini/00000_Animalia_Chordata_Aves_Strigiformes_Strigidae_Bubo_bubo"
 
 
 def change_json(path, change):
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
+    tables = json.loads(path.read_text())
+    change(tables)
+    path.write_text(json.dumps(tables))
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def change_json(path, change):
         ),
         (
             "inat_mini",
-            lambda f: change_json(f / "train_mini.json", lambda found: found["images"].append(found["images"][0])),
+            lambda f: change_json(f / "train_mini.json", lambda tables: tables["images"].append(tables["images"][0])),
             "column id repeats 1 value",
         ),
         # tables that contradict each other
@@ -390,17 +390,17 @@ def change_json(path, change):
         ("inat_mini", lambda f: write(f / "train_mini.json", '{"images": []}'), "is not iNaturalist's list of images"),
         (
             "inat_mini",
-            lambda f: change_json(f / "train_mini.json", lambda found: found["annotations"].pop()),
+            lambda f: change_json(f / "train_mini.json", lambda tables: tables["annotations"].pop()),
             r"image ids without an annotation \(1\): 42",
         ),
         (
             "inat_mini",
-            lambda f: change_json(f / "train_mini.json", lambda found: found["annotations"][0].update(category_id=3)),
+            lambda f: change_json(f / "train_mini.json", lambda tables: tables["annotations"][0].update(category_id=3)),
             "the category 3, which is not the number of its folder",
         ),
         (
             "inat_mini",
-            lambda f: change_json(f / "train_mini.json", lambda found: found["categories"].pop(0)),
+            lambda f: change_json(f / "train_mini.json", lambda tables: tables["categories"].pop(0)),
             r"has 3 images of an undefined category \(0\)",
         ),
     ],

@@ -218,8 +218,8 @@ def test_halves_in_every_super_category(counts, seed):
         assert sum(groups[label] == f"group {number}" for label in tested) == count // 2
     # the split of a super-category does not depend on the other super-categories
     last = groups == groups[-1]
-    alone = only_fold(labels[np.repeat(last, 2)], scheme, super_labels=np.repeat(groups[last], 2))
-    assert set(labels[np.repeat(last, 2)][alone["test"]].tolist()) == {label for label in tested if last[label]}
+    separate = only_fold(labels[np.repeat(last, 2)], scheme, super_labels=np.repeat(groups[last], 2))
+    assert set(labels[np.repeat(last, 2)][separate["test"]].tolist()) == {label for label in tested if last[label]}
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_seen_and_unseen_queries_of_cars196():
     }
     assert len(np.concatenate(list(fold.values()))) == 16185
     for role, classes in (("index", range(1, 197)), ("seen_queries", range(1, 99)), ("unseen_queries", range(99, 197))):
-        found, counts = np.unique(labels[fold[role]], return_counts=True)
-        assert found.tolist() == list(classes)
+        present, counts = np.unique(labels[fold[role]], return_counts=True)
+        assert present.tolist() == list(classes)
         assert set(counts.tolist()) == {10}
     assert set(labels[fold["train"]].tolist()) == set(range(1, 99))
     assert set(labels[fold["test"]].tolist()) == set(range(99, 197))

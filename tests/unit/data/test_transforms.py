@@ -165,9 +165,9 @@ def test_random_interpolations_are_equally_likely():
     image, counts = tensor(picture(50, 70)), dict.fromkeys(each, 0)
     for seed in range(600):
         made = drawn(image, seeded(seed))
-        found = [name for name, fixed in each.items() if torch.equal(fixed(image, seeded(seed)), made)]
-        assert found, "the box does not depend on the interpolation"
-        counts[found[0]] += len(found) == 1
+        matching = [name for name, fixed in each.items() if torch.equal(fixed(image, seeded(seed)), made)]
+        assert matching, "the box does not depend on the interpolation"
+        counts[matching[0]] += len(matching) == 1
     assert min(counts.values()) > 80 and max(counts.values()) < 160
     assert torch.equal(drawn(image, seeded(3)), drawn(image, seeded(3)))
 

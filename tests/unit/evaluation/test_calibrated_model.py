@@ -132,21 +132,21 @@ def test_embeddings_equal_those_of_the_study_bit_for_bit(tmp_path, glyphs, resiz
         torch.device("cpu"),
         contextlib.nullcontext(),
     )
-    found = CalibratedModel.load(folder, own_code=True).embed([root / path for path in index["path"]])
-    assert found.dtype == np.float32 and found.shape == (48, 16)
-    assert np.array_equal(found, normalise(study))
-    np.testing.assert_allclose(np.linalg.norm(found.astype(np.float64), axis=1), 1, atol=1e-6)
-    assert len(np.unique(found, axis=0)) == 48
+    result = CalibratedModel.load(folder, own_code=True).embed([root / path for path in index["path"]])
+    assert result.dtype == np.float32 and result.shape == (48, 16)
+    assert np.array_equal(result, normalise(study))
+    np.testing.assert_allclose(np.linalg.norm(result.astype(np.float64), axis=1), 1, atol=1e-6)
+    assert len(np.unique(result, axis=0)) == 48
 
 
 def test_reading_options_change_the_embeddings(tmp_path):
     """Without this, the test above would not notice options that are not passed on."""
     Image.new("RGBA", (40, 40), (200, 30, 30, 60)).save(tmp_path / "clear.png")
-    found = [
+    models = [
         CalibratedModel.load(write_run(tmp_path / alpha, images={"alpha": alpha}), own_code=True)
         for alpha in ("white", "drop")
     ]
-    white, drop = (model.embed([tmp_path / "clear.png"]) for model in found)
+    white, drop = (model.embed([tmp_path / "clear.png"]) for model in models)
     assert not np.allclose(white, drop, atol=1e-3)
 
 
@@ -176,8 +176,8 @@ def test_images_of_other_shapes_need_no_crop(tmp_path):
     for number, size in enumerate([(20, 30), (20, 30), (31, 17)]):
         Image.effect_noise(size, 60).save(tmp_path / f"{number}.png")
     paths = [tmp_path / f"{number}.png" for number in (0, 2, 1)]
-    found = model.embed(paths)
-    assert np.array_equal(found, np.concatenate([model.embed([path]) for path in paths]))
+    result = model.embed(paths)
+    assert np.array_equal(result, np.concatenate([model.embed([path]) for path in paths]))
 
 
 def test_the_best_on_test_is_not_used(tmp_path, glyphs):
@@ -195,9 +195,9 @@ def test_the_best_on_test_is_not_used(tmp_path, glyphs):
 def test_two_images_are_compared_by_cosine_distance(model, glyphs):
     a, b, *_ = paths_of(glyphs)
     first, second = model.embed([a, b]).astype(np.float64)
-    found = model.compare(a, str(b))
-    assert found.distance == pytest.approx(1 - first @ second, abs=1e-7)
-    assert model.compare(b, a).distance == found.distance
+    result = model.compare(a, str(b))
+    assert result.distance == pytest.approx(1 - first @ second, abs=1e-7)
+    assert model.compare(b, a).distance == result.distance
     assert model.compare(a, a) == (pytest.approx(0, abs=1e-7), 0.2, True)
 
 
@@ -218,11 +218,11 @@ def test_a_calibrated_threshold_accepts_what_calibration_accepted(run, model, gl
     paths = paths_of(glyphs)
     index, queries = paths[::2], paths[1::2]
     labels = {path: ord(path.parent.name) for path in paths}
-    found = neighbours(model.embed(queries), model.embed(index), np.array([labels[path] for path in index]), 1)
-    calibration = calibrate(np.array([labels[path] for path in queries]), found)
+    closest = neighbours(model.embed(queries), model.embed(index), np.array([labels[path] for path in index]), 1)
+    calibration = calibrate(np.array([labels[path] for path in queries]), closest)
     changed = with_distances(run, unseen_queries=calibration.optimal.distance)
     matches = [changed.nearest(query, index, 1)[0] for query in queries]
-    assert [match.distance for match in matches] == found.distances[:, 0].tolist()
+    assert [match.distance for match in matches] == closest.distances[:, 0].tolist()
     right = [
         match.accepted and labels[match.path] == labels[query] for match, query in zip(matches, queries, strict=True)
     ]

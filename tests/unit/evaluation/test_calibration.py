@@ -34,12 +34,12 @@ def results(draw):
     return np.array(labels), Neighbours(np.column_stack([first, second]), far)
 
 
-def slow_rows(labels, found):
+def slow_rows(labels, closest):
     """(distance, TP, FP, FN, TN) at every threshold."""
     queries = [
         (label == near, distance)
         for label, near, distance in zip(
-            labels.tolist(), found.labels[:, 0].tolist(), found.distances[:, 0].tolist(), strict=True
+            labels.tolist(), closest.labels[:, 0].tolist(), closest.distances[:, 0].tolist(), strict=True
         )
     ]
     rows = []
@@ -66,9 +66,9 @@ def simple(right, distances):
 
 @given(results())
 def test_query_by_query(case):
-    labels, found = case
-    calibration = calibrate(labels, found)
-    table, rows = calibration.thresholds, slow_rows(labels, found)
+    labels, closest = case
+    calibration = calibrate(labels, closest)
+    table, rows = calibration.thresholds, slow_rows(labels, closest)
     assert len(table) == len(rows)
     for row, (distance, tp, fp, fn, tn) in enumerate(rows):
         assert table.distance[row] == pytest.approx(distance, abs=1e-7)
@@ -86,10 +86,10 @@ def test_query_by_query(case):
 
 @given(results())
 def test_legacy_accepts_everything(case):
-    labels, found = case
-    calibration = calibrate(labels, found, "legacy")
-    full = threshold_table(labels, found)
-    recall = recall_at(labels, found, [1])["R@1"]
+    labels, closest = case
+    calibration = calibrate(labels, closest, "legacy")
+    full = threshold_table(labels, closest)
+    recall = recall_at(labels, closest, [1])["R@1"]
     optimal = calibration.optimal
     assert optimal.distance == full.distance[-1]
     assert optimal.precision == optimal.binary_accuracy == pytest.approx(recall)
@@ -108,21 +108,23 @@ def test_legacy_accepts_everything(case):
 
 @given(results(), st.randoms())
 def test_order_and_names_do_not_matter(case, random):
-    labels, found = case
+    labels, closest = case
     order = list(range(len(labels)))
     random.shuffle(order)
     names = np.array([17, -4, 250, 3])
     for maths in ("fixed", "legacy"):
-        one = calibrate(labels, found, maths)
-        other = calibrate(names[labels][order], Neighbours(names[found.labels][order], found.distances[order]), maths)
+        one = calibrate(labels, closest, maths)
+        other = calibrate(
+            names[labels][order], Neighbours(names[closest.labels][order], closest.distances[order]), maths
+        )
         assert one.optimal == other.optimal
         for name, column in one.thresholds.columns().items():
             assert np.array_equal(column, other.thresholds.columns()[name]), name
 
 
 def test_fixed_and_legacy_differ_where_it_matters():
-    labels, found = simple([1, 1, 1, 0, 0, 0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-    fixed, legacy = calibrate(labels, found).optimal, calibrate(labels, found, "legacy").optimal
+    labels, closest = simple([1, 1, 1, 0, 0, 0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    fixed, legacy = calibrate(labels, closest).optimal, calibrate(labels, closest, "legacy").optimal
     assert (fixed.distance, fixed.f1, fixed.precision, fixed.accuracy) == (pytest.approx(0.3, abs=1e-7), 1, 1, 1)
     assert fixed.binary_accuracy == 0.5, "not the usual accuracy"
     assert (legacy.distance, legacy.precision) == (pytest.approx(0.6, abs=1e-7), 0.5)
@@ -150,16 +152,16 @@ def test_legacy_gives_the_published_blocks(right, value, precision, f1):
 
 def test_ties_go_to_the_largest_distance():
     """F1 2/3 at 0.1 (1 of 2, nothing wrong) and at 0.4 (2 of 2, two wrong)."""
-    labels, found = simple([1, 0, 0, 1], [0.1, 0.2, 0.3, 0.4])
-    table = threshold_table(labels, found)
+    labels, closest = simple([1, 0, 0, 1], [0.1, 0.2, 0.3, 0.4])
+    table = threshold_table(labels, closest)
     assert table.f1[0] == table.f1[-1] == table.f1.max()
-    assert calibrate(labels, found).optimal.distance == table.distance[-1]
+    assert calibrate(labels, closest).optimal.distance == table.distance[-1]
 
 
 @pytest.mark.parametrize("maths", ["fixed", "legacy"])
 def test_all_wrong(maths):
-    labels, found = simple([0, 0, 0], [0.1, 0.1, 0.3])
-    calibration = calibrate(labels, found, maths)
+    labels, closest = simple([0, 0, 0], [0.1, 0.1, 0.3])
+    calibration = calibrate(labels, closest, maths)
     optimal = calibration.optimal
     assert (optimal.f1, optimal.precision, optimal.recall, optimal.binary_accuracy, optimal.value) == (0, 0, 0, 0, 0)
     assert optimal.distance == pytest.approx(0.3, abs=1e-7)
@@ -169,23 +171,23 @@ def test_all_wrong(maths):
 @pytest.mark.parametrize("maths", ["fixed", "legacy"])
 def test_all_neighbours_at_distance_zero(maths):
     """Copies of the queries in the index: one threshold, everything is accepted."""
-    labels, found = simple([1, 1, 0], [0, 0, 0])
-    calibration = calibrate(labels, found, maths)
+    labels, closest = simple([1, 1, 0], [0, 0, 0])
+    calibration = calibrate(labels, closest, maths)
     assert calibration.optimal.distance == 0
     assert calibration.optimal.f1 == pytest.approx(0.8)
     assert len(calibration.thresholds) == 1
 
 
 def test_distances_that_differ_by_rounding_are_one_threshold():
-    labels, found = simple([1, 0], [1e-9, 2e-9])
-    assert threshold_table(labels, found).distance.tolist() == [0]
+    labels, closest = simple([1, 0], [1e-9, 2e-9])
+    assert threshold_table(labels, closest).distance.tolist() == [0]
 
 
 def test_only_the_nearest_neighbour_counts():
     labels = np.array([1, 1])
-    found = Neighbours(np.array([[1, 0], [0, 1]]), np.array([[0.1, 0.2], [0.3, 0.4]], dtype=np.float32))
-    assert threshold_table(labels, found).true_positives.tolist() == [1, 1]
-    assert recall_at(labels, found, [1, 2]) == {"R@1": 0.5, "R@2": 1.0}
+    closest = Neighbours(np.array([[1, 0], [0, 1]]), np.array([[0.1, 0.2], [0.3, 0.4]], dtype=np.float32))
+    assert threshold_table(labels, closest).true_positives.tolist() == [1, 1]
+    assert recall_at(labels, closest, [1, 2]) == {"R@1": 0.5, "R@2": 1.0}
 
 
 def test_neighbours_by_brute_force():
@@ -194,14 +196,14 @@ def test_neighbours_by_brute_force():
     queries, index = (rows.astype(np.float32) for rows in unit)
     queries[0] = index[11]
     labels = generator.integers(0, 9, 50)
-    found = neighbours(queries, index, labels, 4)
+    closest = neighbours(queries, index, labels, 4)
     distances = np.maximum(0, 1 - queries.astype(np.float64) @ index.astype(np.float64).T)
     order = np.argsort(distances, axis=1)[:, :4]
-    assert np.array_equal(found.labels, labels[order])
-    np.testing.assert_allclose(found.distances, np.take_along_axis(distances, order, axis=1), atol=1e-7)
-    assert found.distances.dtype == np.float32
-    assert found.distances[0, 0] == pytest.approx(0, abs=1e-7)
-    assert (found.distances >= 0).all()
+    assert np.array_equal(closest.labels, labels[order])
+    np.testing.assert_allclose(closest.distances, np.take_along_axis(distances, order, axis=1), atol=1e-7)
+    assert closest.distances.dtype == np.float32
+    assert closest.distances[0, 0] == pytest.approx(0, abs=1e-7)
+    assert (closest.distances >= 0).all()
 
 
 def test_evaluation_file():
@@ -224,29 +226,29 @@ def test_evaluation_file():
 
 @given(results(), st.integers(1, 12))
 def test_histograms_count_every_query_once(case, bins):
-    labels, found = case
-    histogram = match_histogram(labels, found, bins)
-    right = found.labels[:, 0] == labels
+    labels, closest = case
+    histogram = match_histogram(labels, closest, bins)
+    right = closest.labels[:, 0] == labels
     assert len(histogram.edges) == bins + 1
     assert (histogram.right.sum(), histogram.wrong.sum()) == (right.sum(), (~right).sum())
     middle = histogram.edges[bins // 2]
-    assert histogram.right[: bins // 2].sum() == (right & (found.distances[:, 0] < middle)).sum()
+    assert histogram.right[: bins // 2].sum() == (right & (closest.distances[:, 0] < middle)).sum()
 
 
 @given(results(), st.sampled_from(GRID))
 def test_classes_add_up_to_the_table(case, distance):
-    labels, found = case
-    table = threshold_table(labels, found)
+    labels, closest = case
+    table = threshold_table(labels, closest)
     row = int(np.searchsorted(table.distance, distance, side="right")) - 1
-    classes = class_reliability(labels, found, distance)
+    classes = class_reliability(labels, closest, distance)
     assert classes.label.tolist() == sorted(set(labels.tolist()))
     assert classes.queries.sum() == len(labels)
     tp, fp = (table.true_positives[row], table.false_positives[row]) if row >= 0 else (0, 0)
     assert (classes.right_and_accepted.sum(), classes.accepted.sum()) == (tp, tp + fp)
     for place, label in enumerate(classes.label):
         mine = labels == label
-        accepted = mine & (found.distances[:, 0] <= distance)
-        right = found.labels[:, 0] == labels
+        accepted = mine & (closest.distances[:, 0] <= distance)
+        right = closest.labels[:, 0] == labels
         assert classes.right[place] == (mine & right).sum()
         assert classes.coverage[place] == pytest.approx(accepted.sum() / mine.sum())
         expected = (accepted & right).sum() / accepted.sum() if accepted.any() else 0
@@ -256,9 +258,9 @@ def test_classes_add_up_to_the_table(case, distance):
 def test_the_chosen_threshold_reproduces_its_precision():
     """Thresholds are float64 and distances float32, so equality must survive rounding."""
     generator = np.random.default_rng(1)
-    labels, found = simple(generator.integers(0, 2, 200), generator.random(200))
-    calibration = calibrate(labels, found)
-    classes = class_reliability(labels, found, calibration.optimal.distance)
+    labels, closest = simple(generator.integers(0, 2, 200), generator.random(200))
+    calibration = calibrate(labels, closest)
+    classes = class_reliability(labels, closest, calibration.optimal.distance)
     assert classes.precision[0] == pytest.approx(calibration.optimal.precision)
 
 
@@ -281,10 +283,10 @@ def test_invalid_neighbours_are_refused(labels, near, distances, sentence):
 
 
 def test_invalid_arguments_are_named():
-    labels, found = simple([1], [0.1])
+    labels, closest = simple([1], [0.1])
     with pytest.raises(UserError, match="Unknown value 'fixt' for 'maths' of the calibration; did you mean 'fixed'"):
-        calibrate(labels, found, "fixt")
+        calibrate(labels, closest, "fixt")
     with pytest.raises(UserError, match="R@8 needs 8 neighbours per query, found 1"):
-        recall_at(labels, found, [1, 8])
+        recall_at(labels, closest, [1, 8])
     with pytest.raises(UserError, match="at least one query, found none"):
         recall_at(np.empty(0), Neighbours(np.empty((0, 1)), np.empty((0, 1))), [1])

@@ -111,10 +111,12 @@ def test_ties_go_to_the_smaller_index_whatever_the_blocks(data):
     labels = rng.integers(3, size=n)
     mine = Search(x)
     mine._pairs = Candidates(x, mine.norms, side).among_all(min(k + search.SPARE, n - 1), threads)
-    own = rng.permutation(n)
-    found = mine.nearest(None, k, own)
-    np.testing.assert_array_equal(found, brute_force(x, k)[own])
-    np.testing.assert_array_equal(mine.hits(None, labels[own], labels, k, own), labels[found] == labels[own, None])
+    query_rows = rng.permutation(n)
+    result = mine.nearest(None, k, query_rows)
+    np.testing.assert_array_equal(result, brute_force(x, k)[query_rows])
+    np.testing.assert_array_equal(
+        mine.hits(None, labels[query_rows], labels, k, query_rows), labels[result] == labels[query_rows, None]
+    )
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -123,12 +125,12 @@ def test_hits_agree_with_nearest(cloud, wanted, products):
     """Only near ties between right and wrong rows need to be decided."""
     x, labels = CLOUDS[cloud], np.random.default_rng(2).integers(3, size=230)
     products(50, wanted)
-    mine, own = Search(x), np.arange(230)
+    mine, query_rows = Search(x), np.arange(230)
     mine.pair_up(20)
     for k in (1, 5, 20):
-        expected = labels[mine.nearest(None, k, own)] == labels[:, None]
-        np.testing.assert_array_equal(mine.hits(None, labels, labels, k, own), expected)
-        np.testing.assert_array_equal(mine.hits(x, labels, labels, k, own), expected)
+        expected = labels[mine.nearest(None, k, query_rows)] == labels[:, None]
+        np.testing.assert_array_equal(mine.hits(None, labels, labels, k, query_rows), expected)
+        np.testing.assert_array_equal(mine.hits(x, labels, labels, k, query_rows), expected)
     expected = labels[mine.nearest(x[:40], 6)] == labels[:40, None]
     np.testing.assert_array_equal(mine.hits(x[:40], labels[:40], labels, 6), expected)
 
@@ -155,9 +157,9 @@ def test_a_pool_keeps_the_nearest_for_any_number_added_at_once():
     rng = np.random.default_rng(3)
     products = rng.normal(size=(4, 300)).astype(np.float32)
     pool = Pool(np.full((4, Pool.room(5)), candidates.EMPTY), 5, np.float32(10))
-    for part in np.split(np.arange(300), [7, 250]):
-        row = np.repeat(np.arange(4), len(part))
-        pool.add(row, np.tile(part, 4), products[:, part].ravel())
+    for piece in np.split(np.arange(300), [7, 250]):
+        row = np.repeat(np.arange(4), len(piece))
+        pool.add(row, np.tile(piece, 4), products[:, piece].ravel())
     pool.settle()
     kept = np.sort(unpacked(pool.keys[:, :5])[1], axis=1)
     np.testing.assert_array_equal(kept, np.sort(np.argsort(-products, axis=1)[:, :5], axis=1))
@@ -201,7 +203,9 @@ def test_threads_change_neither_the_result_nor_the_setting(threads, products):
         np.testing.assert_array_equal(neighbours(x, 9), expected)
     finally:
         faiss.omp_set_num_threads(count)
-    assert [each["num_threads"] for each in threadpoolctl.threadpool_info()] == [each["num_threads"] for each in before]
+    assert [query_rows["num_threads"] for query_rows in threadpoolctl.threadpool_info()] == [
+        query_rows["num_threads"] for query_rows in before
+    ]
 
 
 def test_an_error_in_a_thread_is_not_lost():

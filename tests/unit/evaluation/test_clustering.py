@@ -23,10 +23,10 @@ def test_a_seed_gives_the_same_clusters_and_another_seed_others():
 
 def test_each_point_is_with_its_nearest_mean():
     x = np.random.default_rng(1).normal(size=(400, 4)).astype(np.float32)
-    found = kmeans(x, 3)
-    means = np.stack([x[found == cluster].mean(axis=0) for cluster in range(3)])
+    result = kmeans(x, 3)
+    means = np.stack([x[result == cluster].mean(axis=0) for cluster in range(3)])
     nearest = ((x[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
-    assert (nearest == found).mean() > 0.95, "k-means has nearly converged after twenty iterations"
+    assert (nearest == result).mean() > 0.95, "k-means has nearly converged after twenty iterations"
 
 
 def test_classes_that_are_clusters_score_higher_than_noise():
@@ -90,9 +90,9 @@ def test_scikit_learns_clusters():
 def test_many_clusters_are_found_on_mini_batches(monkeypatch):
     monkeypatch.setattr(clustering, "MOST_CLUSTERS", 4)
     x, labels = far_apart(each=40)
-    found = kmeans_of_scikit_learn(x, 5, 1)
-    assert (found == kmeans_of_scikit_learn(x, 5, 1)).all()
-    assert nmi(labels, found) > 0.8
+    result = kmeans_of_scikit_learn(x, 5, 1)
+    assert (result == kmeans_of_scikit_learn(x, 5, 1)).all()
+    assert nmi(labels, result) > 0.8
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def test_agrees_with_brute_force(cloud, k):
 def test_gallery_agrees_with_brute_force_and_removes_nothing(cloud):
     gallery = CLOUDS[cloud]
     queries = gallery[::7]
-    found = neighbours(queries, 5, gallery)
-    np.testing.assert_array_equal(found, brute_force(queries, 5, gallery))
-    copies = (gallery[found[:, 0]] == queries).all(axis=1)
+    result = neighbours(queries, 5, gallery)
+    np.testing.assert_array_equal(result, brute_force(queries, 5, gallery))
+    copies = (gallery[result[:, 0]] == queries).all(axis=1)
     assert copies.all(), "the query's own row is in the gallery and must come first"
 
 
@@ -83,10 +83,10 @@ def test_ties_go_to_the_smaller_index(n, d, k, size, seed, separate):
 @pytest.mark.parametrize("cloud", ["ordinary", "far from the origin", "duplicates", "collapsed"])
 def test_block_size_changes_nothing(cloud):
     x = CLOUDS[cloud]
-    own = np.arange(len(x))
-    whole = Search(x).nearest(x, 10, own)
+    query_rows = np.arange(len(x))
+    whole = Search(x).nearest(x, 10, query_rows)
     for block in (1, 60, 1000):
-        np.testing.assert_array_equal(Search(x).nearest(x, 10, own, block), whole)
+        np.testing.assert_array_equal(Search(x).nearest(x, 10, query_rows, block), whole)
 
 
 def test_number_of_threads_changes_nothing():
@@ -102,9 +102,9 @@ def test_number_of_threads_changes_nothing():
 
 def test_a_query_is_never_its_own_neighbour():
     x = with_duplicates(300, 16, 3)
-    found = neighbours(x, 5)
-    assert (found != np.arange(300)[:, None]).all()
-    assert (x[found] == x[:, None]).all(), "its duplicates are still neighbours"
+    result = neighbours(x, 5)
+    assert (result != np.arange(300)[:, None]).all()
+    assert (x[result] == x[:, None]).all(), "its duplicates are still neighbours"
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 10])
@@ -113,8 +113,8 @@ def test_neighbours_that_float32_cannot_distinguish_are_ordered(k):
     clear = [[0.1, 0], [0.3, 0], [0.5, 0]]
     crowd = [[1, 1e-5 * step] for step in range(40, 0, -1)]
     gallery = np.array(clear + crowd, np.float32)
-    found = neighbours(np.zeros((1, 2), np.float32), k, gallery)
-    np.testing.assert_array_equal(found[0], [0, 1, 2, *range(42, 2, -1)][:k])
+    result = neighbours(np.zeros((1, 2), np.float32), k, gallery)
+    np.testing.assert_array_equal(result[0], [0, 1, 2, *range(42, 2, -1)][:k])
 
 
 def test_rows_can_be_searched_in_any_order():
@@ -131,15 +131,15 @@ def test_more_neighbours_than_rows():
 
 
 class FastPathOnly(Search):
-    def _scan(self, queries, k, own):
+    def _scan(self, queries, k, query_rows):
         raise AssertionError(f"{len(queries)} ordinary queries were scanned in float64")
 
 
 def test_ordinary_embeddings_need_no_scan():
     x = gaussian(1000, 128)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    found = FastPathOnly(x).nearest(x, 10)
-    np.testing.assert_array_equal(found[:50], brute_force(x[:50], 10, x))
+    result = FastPathOnly(x).nearest(x, 10)
+    np.testing.assert_array_equal(result[:50], brute_force(x[:50], 10, x))
 
 
 @pytest.mark.parametrize("d", [1, 3, 128, 2048])

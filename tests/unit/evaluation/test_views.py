@@ -187,7 +187,7 @@ def test_queries_search_the_gallery(view):
     joined = [normalise(fold) for fold in x] if view == "separated" else [concatenated(x)]
     each = [evaluate(rows[:30], labels[:30], NAMES, rows[30:], labels[30:]) for rows in joined]
     result = evaluate_view(view, x, labels, NAMES, gallery=60)
-    assert result["metrics"] == {name: np.mean([own[name] for own in each]) for name in NAMES}
+    assert result["metrics"] == {name: np.mean([entry[name] for entry in each]) for name in NAMES}
     assert result["metrics"] != evaluate_view(view, x, labels, NAMES)["metrics"]
 
 
@@ -209,9 +209,9 @@ def test_clustering_settings_are_passed_on(monkeypatch):
 
     monkeypatch.setattr("recheck.evaluation.clustering.evaluate", cluster)
     settings = {"kmeans": "scikit-learn", "average": "geometric"}
-    found = evaluate_view("concatenated", x, labels, ["NMI", "P@1", "AMI"], seed=3, gallery=60, clusters=settings)
-    assert list(found["metrics"]) == ["NMI", "P@1", "AMI"]
-    assert found["metrics"]["NMI"] == 0.25
+    result = evaluate_view("concatenated", x, labels, ["NMI", "P@1", "AMI"], seed=3, gallery=60, clusters=settings)
+    assert list(result["metrics"]) == ["NMI", "P@1", "AMI"]
+    assert result["metrics"]["NMI"] == 0.25
     assert asked == [(30, 30, 3, settings)]
 
 
@@ -220,11 +220,11 @@ def test_embeddings_of_a_test_set_come_from_the_roles_of_the_split(tmp_path):
     split = {"train": np.array([0]), "query": np.array([4, 1]), "gallery": np.array([2, 3, 5])}
     path = tmp_path / "e.safetensors"
     write_embeddings(path, {"query": rows[:2], "gallery": rows[2:]})
-    found = read_test_set(path, split)
-    assert found.images.tolist() == [4, 1, 2, 3, 5] and found.gallery == 3
-    np.testing.assert_array_equal(found.embeddings, rows)
+    result = read_test_set(path, split)
+    assert result.images.tolist() == [4, 1, 2, 3, 5] and result.gallery == 3
+    np.testing.assert_array_equal(result.embeddings, rows)
     np.testing.assert_array_equal(read_test_set(path, split, best_on_test=True).embeddings, rows)
-    best = {f"best_on_test/{role}": -part for role, part in (("query", rows[:2]), ("gallery", rows[2:]))}
+    best = {f"best_on_test/{role}": -piece for role, piece in (("query", rows[:2]), ("gallery", rows[2:]))}
     write_embeddings(path, {"query": rows[:2], "gallery": rows[2:], **best})
     np.testing.assert_array_equal(read_test_set(path, split).embeddings, rows)
     np.testing.assert_array_equal(read_test_set(path, split, best_on_test=True).embeddings, -rows)

@@ -162,7 +162,7 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
-        tensors = [part for part in (made if isinstance(made, tuple | list) else [made]) if torch.is_tensor(part)]
+        tensors = [piece for piece in (made if isinstance(made, tuple | list) else [made]) if torch.is_tensor(piece)]
         self.numbers = max([self.numbers, *(tensor.numel() for tensor in tensors)])
         return made
 

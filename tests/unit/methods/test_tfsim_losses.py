@@ -39,9 +39,9 @@ def batch(seed=0, labels=(0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 4, 4)):
     generator = torch.Generator().manual_seed(seed)
     labels = torch.tensor(labels)
     centres = torch.randn(int(labels.max()) + 1, 6, generator=generator, dtype=torch.float64)
-    own = torch.randn(len(labels), 6, generator=generator, dtype=torch.float64)
+    noise = torch.randn(len(labels), 6, generator=generator, dtype=torch.float64)
     side = torch.where(torch.arange(len(labels)) % 4 == 0, -1, 1)[:, None]
-    return (side * centres[labels] + 0.9 * own).requires_grad_(), labels
+    return (side * centres[labels] + 0.9 * noise).requires_grad_(), labels
 
 
 # One pair at a time
@@ -71,7 +71,7 @@ def slow_circle(i, d, positives, negatives, spec):
     attract = {j: -gamma * max(0, m + d[i][j]) * (m - d[i][j]) for j in positives}
     repel = {j: gamma * max(0, 1 + m - d[i][j]) * (1 - m - d[i][j]) for j in negatives}
     # all other entries of the original's matrices are 0
-    return sum(slow_sum(part.values(), [0.0, *part.values()], maths) for part in (attract, repel))
+    return sum(slow_sum(piece.values(), [0.0, *piece.values()], maths) for piece in (attract, repel))
 
 
 def slow_ms(i, d, positives, negatives, spec):
@@ -84,8 +84,8 @@ def slow_ms(i, d, positives, negatives, spec):
     if not all(kept):
         return 0.0
     return sum(
-        slow_sum([k * (d[i][j] + shift) for j in part], [k * (value + shift) for value in d[i]], maths) / abs(k)
-        for k, part in zip((alpha, -beta), kept, strict=True)
+        slow_sum([k * (d[i][j] + shift) for j in piece], [k * (value + shift) for value in d[i]], maths) / abs(k)
+        for k, piece in zip((alpha, -beta), kept, strict=True)
     )
 
 
@@ -109,19 +109,19 @@ def slow_gap(i, d, positives, negatives, spec):
 
 def slow(spec, embeddings, labels):
     d, labels = slow_distances(embeddings), labels.tolist()
-    found = []
+    result = []
     for i, label in enumerate(labels):
         positives = [j for j, other in enumerate(labels) if other == label and j != i]
         negatives = [j for j, other in enumerate(labels) if other != label]
         if "gamma" in spec:
-            found.append(slow_circle(i, d, positives, negatives, spec))
+            result.append(slow_circle(i, d, positives, negatives, spec))
         elif "alpha" in spec:
-            found.append(slow_ms(i, d, positives, negatives, spec))
+            result.append(slow_ms(i, d, positives, negatives, spec))
         else:
-            found.append(slow_gap(i, d, positives, negatives, spec) if positives and negatives else None)
+            result.append(slow_gap(i, d, positives, negatives, spec) if positives and negatives else None)
     if "positive_mining" not in spec:
-        return sum(found) / len(labels)
-    complete = [gap for gap in found if gap is not None]
+        return sum(result) / len(labels)
+    complete = [gap for gap in result if gap is not None]
     if "margin" in spec:
         return sum(max(0, gap + spec["margin"]) for gap in complete) / len(labels)
     if spec["maths"] == "legacy":
@@ -145,8 +145,8 @@ def test_the_batch_has_anchors_of_every_kind():
         for i, label in enumerate(labels):
             positives = [d[i][j] for j in range(len(d)) if labels[j] == label and j != i]
             if positives:
-                found = any(labels[j] != label and d[i][j] > max(positives) for j in range(len(d)))
-                with_semi_hard, without = with_semi_hard + found, without + (not found)
+                has_semihard = any(labels[j] != label and d[i][j] > max(positives) for j in range(len(d)))
+                with_semi_hard, without = with_semi_hard + has_semihard, without + (not has_semihard)
     assert with_semi_hard > 5
     assert without > 5
 

@@ -105,8 +105,8 @@ def slow_facility(loss, x, y):
         ]
 
     def augmented(medoids):
-        found = assign(medoids)
-        score = normalized_mutual_info_score(y, found, average_method="geometric") if len(set(found)) > 1 else 0
+        result = assign(medoids)
+        score = normalized_mutual_info_score(y, result, average_method="geometric") if len(set(result)) > 1 else 0
         return loss.gamma * (1 - score)
 
     def energy(medoids):
@@ -117,9 +117,9 @@ def slow_facility(loss, x, y):
         free = [c for c in rows if c not in medoids]
         medoids.append(max(free, key=lambda c: energy([*medoids, c]) + augmented([*medoids, c])))
     for _ in range(loss.sweeps):
-        found = assign(medoids)
+        result = assign(medoids)
         for slot in range(slots):
-            members = [j for j in rows if found[j] == slot]
+            members = [j for j in rows if result[j] == slot]
 
             def score(m, members=members, slot=slot):
                 return -sum(d(x, m, j) for j in members) + augmented([*medoids[:slot], m, *medoids[slot + 1 :]])
@@ -437,8 +437,8 @@ def test_proxy_nca_can_keep_the_positive():
     expected = cross_entropy(-(torch.cdist(3 * x, 3 * loss.units) ** 2), labels)
     assert loss(x, labels).item() == pytest.approx(expected.item(), rel=1e-10)
     exclusive = made("ExclusiveProxyNCALoss", label_smoothing=0.0)
-    own = exclusive.units[labels].detach()
-    assert exclusive(own, labels).item() < 0 < loss(own, labels).item()
+    true_proxies = exclusive.units[labels].detach()
+    assert exclusive(true_proxies, labels).item() < 0 < loss(true_proxies, labels).item()
 
 
 def test_scales_of_the_discriminative_loss():
@@ -557,9 +557,9 @@ def test_without_a_candidate_all_other_classes_are_equally_likely(sampler):
     x[4] = -x[0]  # and one pair opposite
     labels = torch.tensor([0, 0, 1, 1, 2])
     for dtype in (torch.float32, torch.float64):
-        found = sampler.probabilities(x.to(dtype), labels)
+        result = sampler.probabilities(x.to(dtype), labels)
         other = (labels[:, None] != labels).to(dtype)
-        torch.testing.assert_close(found, other / other.sum(dim=1, keepdim=True))
+        torch.testing.assert_close(result, other / other.sum(dim=1, keepdim=True))
     assert len(sampler(x, labels)[0]) == 4, "the only image of a class has no positive, so it is not an anchor"
 
 

@@ -44,7 +44,7 @@ def slow_pairs(views, labels, sharpness, similarity):
     """The hardest value of every pair, one at a time."""
     unit = normalize(views, dim=-1)
     size = len(labels)
-    found = torch.zeros(size, size, dtype=torch.float64)
+    result = torch.zeros(size, size, dtype=torch.float64)
     for i in range(size):
         for j in range(size):
             if similarity:
@@ -52,8 +52,8 @@ def slow_pairs(views, labels, sharpness, similarity):
             else:
                 values = [float((view[i] - view[j] + 1e-6).norm()) for view in unit]
             positive = bool(labels[i] == labels[j])
-            found[i, j] = slow_soft(values, sharpness, largest=positive != similarity)
-    return found
+            result[i, j] = slow_soft(values, sharpness, largest=positive != similarity)
+    return result
 
 
 def test_triplet_by_hand():
@@ -113,7 +113,7 @@ def test_more_views_are_harder(name):
     means over active terms may fall."""
     views, labels = views_and_labels()
     loss = make(name, sharpness=1e4)
-    few, many = (loss._hardest(torch.vmap(loss.distance)(part), labels) for part in (views[:3], views))
+    few, many = (loss._hardest(torch.vmap(loss.distance)(piece), labels) for piece in (views[:3], views))
     positive = labels[:, None] == labels[None]
     harder = positive != loss.distance.is_inverted
     assert (torch.where(harder, many - few, few - many) >= -1e-12).all()

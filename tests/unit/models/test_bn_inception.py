@@ -67,11 +67,11 @@ def test_features_equal_the_published_network(peer, size, dtype, tolerance):
     images = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1), dtype=dtype)
     with torch.inference_mode():
         expected = peer.features(images)
-        found = network.features(images)
+        result = network.features(images)
         pooled = network(images)
-    assert found.shape == (2, 1024, 7, 7)
+    assert result.shape == (2, 1024, 7, 7)
     assert 0.1 < expected.std() < 10
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(pooled, peer.global_pool(expected).flatten(1), rtol=tolerance, atol=tolerance)
 
 

@@ -25,8 +25,8 @@ def test_the_feature_count_of_a_timm_network_is_that_of_its_output(name):
     backbone = build_backbone({"name": f"timm/{name}", "weights": "none"})
     side = backbone.network.pretrained_cfg["input_size"][-1]
     with torch.no_grad():
-        found = backbone.network.eval()(torch.zeros(1, 3, side, side))
-    assert found.shape == (1, backbone.features)
+        result = backbone.network.eval()(torch.zeros(1, 3, side, side))
+    assert result.shape == (1, backbone.features)
 
 
 @pytest.mark.parametrize("size", [64, 224])
@@ -43,9 +43,9 @@ def test_efficientnet_lite0_equals_the_network_its_weights_come_from(size):
     images = torch.randint(0, 256, (2, 3, size, size), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     with torch.inference_mode():
         expected = peer.extract_features((images.float() - 127) / 128).mean((2, 3))
-        found = model(images)
-    assert found.shape == (2, 1280)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        result = model(images)
+    assert result.shape == (2, 1280)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_images_are_normalised_exactly_once():
@@ -214,9 +214,9 @@ def test_weights_from_a_file_of_an_old_torch(tmp_path, source, classifier):
     torch.save(OrderedDict(old), path, pickle_module=python2, _use_new_zipfile_serialization=False)
     written = path.read_bytes()
     assert b"_rebuild_tensor\n" in written and b"_rebuild_tensor_v2" not in written
-    found = load_weights(path)
-    assert same({name: found[name] for name in found if name in old}, {n: source[n] for n in source if n in old})
-    assert all(count == 0 for name, count in found.items() if name.endswith("num_batches_tracked"))
+    result = load_weights(path)
+    assert same({name: result[name] for name in result if name in old}, {n: source[n] for n in source if n in old})
+    assert all(count == 0 for name, count in result.items() if name.endswith("num_batches_tracked"))
 
 
 @pytest.mark.parametrize(
@@ -406,8 +406,8 @@ def test_a_frozen_backbone_behaves_in_training_as_in_evaluation():
 
 def test_input_scale_can_reproduce_inputs_scaled_twice():
     once, twice = (
-        EmbeddingModel({**SMALL, "backbone": {**SMALL["backbone"], **own}}).eval()
-        for own in ({}, {"input_scale": 1 / 255})
+        EmbeddingModel({**SMALL, "backbone": {**SMALL["backbone"], **each}}).eval()
+        for each in ({}, {"input_scale": 1 / 255})
     )
     seen = []
     for model in (once, twice):

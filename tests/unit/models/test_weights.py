@@ -100,9 +100,9 @@ def run_with(**backbone):
 
 
 def resolve(registry, **backbone):
-    found = description.with_weights(run_with(**backbone), registry, "data/weights", "my.yaml")
-    assert found["seeds"] == [0] and found["model"]["head"] == {"class": "Identity"}
-    return found["model"]["backbone"]
+    result = description.with_weights(run_with(**backbone), registry, "data/weights", "my.yaml")
+    assert result["seeds"] == [0] and result["model"]["head"] == {"class": "Identity"}
+    return result["model"]["backbone"]
 
 
 def test_a_name_becomes_a_file_and_its_hash(registry):
@@ -136,10 +136,17 @@ def test_misspelt_weights_are_named(registry):
 
 def entry(tmp_path, name="mine", **changes):
     file = {"path": f"{name}.pth", "sha256": "0" * 64, "from": [{"url": "https://example.org/mine.pth"}]}
-    own = {"description": "Mine.", "backbone": "mine:net", "weights": name, "files": [file | changes.pop("file", {})]}
+    defaults = {
+        "description": "Mine.",
+        "backbone": "mine:net",
+        "weights": name,
+        "files": [file | changes.pop("file", {})],
+    }
     path = tmp_path / f"{name}.yaml"
-    made = {key: value for key, value in {**own, **changes}.items() if value is not None}
-    made["files"] = [{key: value for key, value in part.items() if value is not None} for part in made["files"]]
+    made = {key: value for key, value in {**defaults, **changes}.items() if value is not None}
+    made["files"] = [
+        {key: value for key, value in described.items() if value is not None} for described in made["files"]
+    ]
     path.write_text(yaml.safe_dump(made))
     return path
 
@@ -177,8 +184,8 @@ def test_a_file_with_other_content_is_refused(tmp_path):
     torch.save(network.state_dict(), path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     spec = {"name": "timm/test_resnet", "weights": str(path), "sha256": digest}
-    found = build_backbone(spec).network.state_dict()
-    assert all(torch.equal(found[name], tensor) for name, tensor in network.state_dict().items())
+    result = build_backbone(spec).network.state_dict()
+    assert all(torch.equal(result[name], tensor) for name, tensor in network.state_dict().items())
     with pytest.raises(
         UserError, match=rf"mine\.pth has sha256 {digest}, expected {'0' * 64}: .*delete it and run again"
     ):

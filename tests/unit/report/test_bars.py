@@ -33,14 +33,14 @@ def files(tmp_path):
 
 
 def rows(seeds=3, documents=(), labels=LABELS, methods=("triplet", "npair")):
-    found = [
+    result = [
         ["birds", method, seed, view, 64, metric, 0.5 + 0.02 * number - 0.04 * VIEWS.index(view) + 0.01 * seed]
         for number, method in enumerate(methods)
         for seed in range(seeds)
         for view in VIEWS
         for metric in METRICS
     ]
-    summary = results.summarise(pd.DataFrame(found, columns=results.EVALUATION_COLUMNS))
+    summary = results.summarise(pd.DataFrame(result, columns=results.EVALUATION_COLUMNS))
     return build(facts(labels, dataset="birds", views=VIEWS, metrics=METRICS, quoted=documents), summary)
 
 
@@ -115,7 +115,7 @@ def test_one_seed_has_no_interval_and_no_values_give_a_note(files):
 def test_an_interval_stays_between_0_and_100_percent(files):
     wide = rows(seeds=2).assign(interval=80.0)
     drawn = bars.draw(wide, views=VIEWS, metrics=METRICS, **files)
-    ends = np.concatenate([path for part in drawn.axes[0].collections for path in part.get_segments()])[:, 0]
+    ends = np.concatenate([path for piece in drawn.axes[0].collections for path in piece.get_segments()])[:, 0]
     assert ends.min() >= 0 and ends.max() <= 100
 
 

@@ -25,9 +25,9 @@ def test_every_pair_is_counted_once_in_its_bin(monkeypatch):
             place = min(int(np.sqrt(max(0, 2 - 2 * cosine) + 1e-5) * 500), 999)
             pairs[place] += 1
             positives[place] += labels[i] == labels[j]
-    found = distances.histogram(vectors, labels)
-    assert found.pairs.sum() == 40 * 39 // 2
-    assert np.array_equal(found.pairs, pairs) and np.array_equal(found.positives, positives)
+    result = distances.histogram(vectors, labels)
+    assert result.pairs.sum() == 40 * 39 // 2
+    assert np.array_equal(result.pairs, pairs) and np.array_equal(result.positives, positives)
     order = np.random.RandomState(2).permutation(40)
     again = distances.histogram(vectors[order], labels[order])
     assert np.array_equal(again.pairs, pairs) and np.array_equal(again.positives, positives)
@@ -39,9 +39,9 @@ def test_the_density_matches_uniform_points(dimension):
     width = places[1] - places[0]
     chance = distances.density(places, dimension)
     assert chance.sum() * width == pytest.approx(1, abs=1e-3)
-    found = distances.histogram(sphere(1500, dimension), np.arange(1500))
-    assert found.positives.sum() == 0
-    share = found.pairs / found.pairs.sum()
+    result = distances.histogram(sphere(1500, dimension), np.arange(1500))
+    assert result.positives.sum() == 0
+    share = result.pairs / result.pairs.sum()
     assert np.abs(np.cumsum(share) - np.cumsum(chance) * width).max() < 0.02
 
 

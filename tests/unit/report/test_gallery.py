@@ -72,8 +72,10 @@ def test_correct_and_wrong_neighbours_differ_in_colour_line_and_sign(tmp_path):
 
 def test_texts_do_not_overlap_even_with_long_names(tmp_path):
     names = {number: f"woman and man holding hands in medium light {number}" for number in range(12)}
-    found = np.arange(16).reshape(2, 8)
-    drawn = draw(tmp_path, {"Pretrained": found, "Multi-similarity + miner, tuned": found}, [0, 20], names=names)
+    neighbours = np.arange(16).reshape(2, 8)
+    drawn = draw(
+        tmp_path, {"Pretrained": neighbours, "Multi-similarity + miner, tuned": neighbours}, [0, 20], names=names
+    )
     renderer = FigureCanvasAgg(drawn).get_renderer()
     boxes = [text.get_window_extent(renderer) for text in drawn.axes[0].texts]
     inside = drawn.bbox

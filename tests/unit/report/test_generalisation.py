@@ -121,8 +121,8 @@ def test_a_sweep_shows_measured_and_published_points(files):
     published = {"loss_1": (90.0, 70.0), "quoted": (80.0, 60.0)}
     options = {"labels": dict.fromkeys(rows, "x"), "values": values, "setting": "Weight", "published": published}
     drawn = draw(files, histories(rows), **options)
-    own, quoted = drawn.axes[0].lines
-    assert list(own.get_ydata()) == pytest.approx([52, 42]) and own.get_markerfacecolor() != "white"
+    measured, quoted = drawn.axes[0].lines
+    assert list(measured.get_ydata()) == pytest.approx([52, 42]) and measured.get_markerfacecolor() != "white"
     assert list(quoted.get_xdata()) == [80, 90] and quoted.get_markerfacecolor() == "white"
     assert [text.get_text() for text in drawn.axes[0].texts] == ["0", "1", "0.5", "1"]
     assert legend_of(drawn) == ["Contextual", "numbers: weight", "published"]

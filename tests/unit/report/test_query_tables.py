@@ -56,11 +56,11 @@ def test_a_larger_distance_is_not_better(made):
 
 
 def test_the_caption_counts_queries_and_explains_columns(made):
-    said = made.caption
-    assert "980 seen and 970 unseen queries. Each query searches an index of 1,960 images of 196 classes" in said
-    assert "Trained on 6,094 images of 98 classes" in said
-    assert "over 2 seeds" in said
-    assert "“Chance”: R@k of a random order" in said
+    caption = made.caption
+    assert "980 seen and 970 unseen queries. Each query searches an index of 1,960 images of 196 classes" in caption
+    assert "Trained on 6,094 images of 98 classes" in caption
+    assert "over 2 seeds" in caption
+    assert "“Chance”: R@k of a random order" in caption
 
 
 def test_column_titles_have_no_underscores(made):

@@ -41,18 +41,18 @@ def test_methods_with_overlapping_intervals_can_swap_ranks():
 
 
 def test_methods_are_in_the_published_order_with_their_moves():
-    found = ranks.ranking(frame([20, 40, 30, 10], [35, 30, 31, 5]), "separated", "MAP@R")
-    assert found["label"].tolist() == ["Method 1", "Method 2", "Method 0", "Method 3"]
-    assert found["published"].tolist() == [1, 2, 3, 4]
-    assert found["ours"].tolist() == [3, 2, 1, 4]
-    assert found["move"].tolist() == [-2, 0, 2, 0]
-    assert found["emphasised"].tolist() == [True, False, True, False]
-    assert found["best"].isna().all()
+    result = ranks.ranking(frame([20, 40, 30, 10], [35, 30, 31, 5]), "separated", "MAP@R")
+    assert result["label"].tolist() == ["Method 1", "Method 2", "Method 0", "Method 3"]
+    assert result["published"].tolist() == [1, 2, 3, 4]
+    assert result["ours"].tolist() == [3, 2, 1, 4]
+    assert result["move"].tolist() == [-2, 0, 2, 0]
+    assert result["emphasised"].tolist() == [True, False, True, False]
+    assert result["best"].isna().all()
 
 
 def test_only_methods_with_measured_and_published_values_are_ranked():
-    found = ranks.ranking(frame([40, np.nan, 30, 20], [1, 2, np.nan, 3]), "separated", "MAP@R")
-    assert found["published"].tolist() == [1, 2] and found["ours"].tolist() == [2, 1]
+    result = ranks.ranking(frame([40, np.nan, 30, 20], [1, 2, np.nan, 3]), "separated", "MAP@R")
+    assert result["published"].tolist() == [1, 2] and result["ours"].tolist() == [2, 1]
 
 
 def test_a_move_of_one_place_is_not_emphasised_and_equal_moves_are_treated_alike():
@@ -60,9 +60,9 @@ def test_a_move_of_one_place_is_not_emphasised_and_equal_moves_are_treated_alike
     swapped = order.reshape(-1, 2)[:, ::-1].ravel()
     assert not ranks.ranking(frame(order, swapped), "separated", "MAP@R")["emphasised"].any()
     twisted = order.reshape(-1, 5)[:, ::-1].ravel()
-    found = ranks.ranking(frame(order, twisted), "separated", "MAP@R")
-    assert set(found.loc[found["emphasised"], "move"].abs()) == {4}
-    assert set(found.loc[~found["emphasised"], "move"].abs()) == {0, 2}
+    result = ranks.ranking(frame(order, twisted), "separated", "MAP@R")
+    assert set(result.loc[result["emphasised"], "move"].abs()) == {4}
+    assert set(result.loc[~result["emphasised"], "move"].abs()) == {0, 2}
 
 
 def test_the_title_has_the_correlation_of_the_printed_values():

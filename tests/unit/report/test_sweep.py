@@ -32,13 +32,13 @@ def files(tmp_path):
 
 
 def rows(methods=tuple(LABELS), seeds=3, documents=()):
-    found = [
+    result = [
         ["birds", method, seed, view, 64, "R@1", 0.4 + 0.05 * number + 0.01 * seed]
         for number, method in enumerate(methods)
         for seed in range(seeds)
         for view in VIEWS
     ]
-    summary = results.summarise(pd.DataFrame(found, columns=results.EVALUATION_COLUMNS))
+    summary = results.summarise(pd.DataFrame(result, columns=results.EVALUATION_COLUMNS))
     return build(facts(LABELS, dataset="birds", views=VIEWS, metrics=["R@1"], quoted=documents), summary)
 
 

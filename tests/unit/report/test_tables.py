@@ -26,8 +26,8 @@ def summary_of(values, seeds=1, dataset="emoji"):
     """The summary of values: (method, view, metric) → list of fractions over seeds."""
     rows = [
         [dataset, method, seed, view, {"concatenated": 512, "separated": 128}[view], metric, value]
-        for (method, view, metric), own in values.items()
-        for seed, value in enumerate(own)
+        for (method, view, metric), each in values.items()
+        for seed, value in enumerate(each)
     ]
     return results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
 
@@ -121,7 +121,7 @@ def test_one_seed_has_no_interval():
 def test_a_summary_does_not_depend_on_the_order_of_files(values, random):
     shuffled = random.sample(values, len(values))
     key = ("triplet", "separated", "P@1")
-    one, other = (summary_of({key: own}).iloc[0] for own in (values, shuffled))
+    one, other = (summary_of({key: each}).iloc[0] for each in (values, shuffled))
     assert one["mean"] == pytest.approx(other["mean"], rel=1e-12, abs=1e-15)
     assert one["interval"] == pytest.approx(other["interval"], rel=1e-9, abs=1e-12)
     assert one["seeds"] == len(values)
@@ -324,7 +324,7 @@ def test_rows_with_different_embedding_sizes_have_a_size_column():
 
 def test_show_size_adds_the_size_column():
     assert "Size" not in table(every(usual)).markdown()
-    values = {key: own for key, own in every(usual).items() if key[0] != "ms_miner"}
+    values = {key: each for key, each in every(usual).items() if key[0] != "ms_miner"}
     body = rows_of(table(values, show_size=True).markdown())[2:]
     assert [row[-2] for row in body] == ["512 / 128", "512 / 128", "—"]
     assert "Size" not in table({}, scope="published", quoted=[ONE], show_size=True).markdown()
@@ -436,8 +436,8 @@ def test_values_read_off_a_plot_are_marked_and_keep_their_digits():
     assert rows["MS & miner_2"][2:4] == ["70.50⁽²⁾", "−0.50"]
     assert "“≈”: read off a plot (the first source)." in made.caption
     assert "≈" not in table(every(usual), quoted=[ONE, TWO]).markdown()
-    alone = table(every(usual), quoted=[READ_OFF]).caption
-    assert "quoted from Plot. “≈”: read off a plot. Δ" in alone
+    plain = table(every(usual), quoted=[READ_OFF]).caption
+    assert "quoted from Plot. “≈”: read off a plot. Δ" in plain
 
 
 def test_notes_are_footnotes_of_shown_values():

@@ -111,9 +111,9 @@ def test_a_row_may_be_compared_with_another_published_row(catalogue):
     text = WITH_PUBLISHED.replace("label: MS + miner\n", "label: MS + miner\n    compare_to: triplet\n")
     noted = documents("A", rows=["triplet", "other"]) + "    notes: {emoji: {triplet: a, other: b}}\n"
     made = catalogue({"mine": text}, {"paper": noted})
-    (own,) = made.facts("mine", "emoji")["published"]
-    assert own["values"] == {row: {"separated": {"P@1": 50.0}} for row in ("mined", "triplet")}
-    assert own["notes"] == {"mined": "a", "triplet": "a"}
+    (document,) = made.facts("mine", "emoji")["published"]
+    assert document["values"] == {row: {"separated": {"P@1": 50.0}} for row in ("mined", "triplet")}
+    assert document["notes"] == {"mined": "a", "triplet": "a"}
     quoted = made.shown("mine_published")
     assert [row.label for row in quoted.rows.values()] == ["Triplet"], "a published row is shown once"
 

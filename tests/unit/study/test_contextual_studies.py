@@ -67,17 +67,17 @@ def test_columns_of_every_dataset(name):
 def test_transforms_of_256(large):
     crop = {"scale": [0.16, 1.0], "ratio": [0.75, 1.33]}
     for dataset in large.datasets:
-        own = large.run(dataset, "hybrid").settings["transforms"]
+        transforms = large.run(dataset, "hybrid").settings["transforms"]
         size, *first = {"sop": (256, 288), "inshop": (256, 288), "inat_mini": (224,)}.get(dataset, (256,))
         before = [{"resize": {"shorter": side}} for side in first]
-        assert own["train"] == [
+        assert transforms["train"] == [
             *before,
             {"random_resized_crop": {"size": size, **crop}},
             {"horizontal_flip": {"p": 0.5}},
         ]
         resize = {"exact": [288, 288]} if first else {"shorter": size + 32}
-        assert own["eval"] == [{"resize": resize}, {"center_crop": {"size": size}}]
-        assert own.get("resize") == ({"shorter": 288, "jpeg": 75} if dataset == "inat_mini" else None)
+        assert transforms["eval"] == [{"resize": resize}, {"center_crop": {"size": size}}]
+        assert transforms.get("resize") == ({"shorter": 288, "jpeg": 75} if dataset == "inat_mini" else None)
 
 
 @pytest.mark.parametrize("method", TUNED)
@@ -88,9 +88,11 @@ def test_tuned_values_of_224(small, method, dataset):
     if dataset == "sop" and method in PROXIES:
         epochs, step = 115, 21
     run = small.run(dataset, method).settings
-    lr = {part: own["lr"] for part, own in run["optimisers"].items()}
+    lr = {module: optimiser["lr"] for module, optimiser in run["optimisers"].items()}
     assert lr["backbone"] == lr["head"] == rate
-    assert all(own["class"] == "AdamW" and own["weight_decay"] == 1e-4 for own in run["optimisers"].values())
+    assert all(
+        optimiser["class"] == "AdamW" and optimiser["weight_decay"] == 1e-4 for optimiser in run["optimisers"].values()
+    )
     assert bool(run["model"]["projector"]) == projector
     assert not projector or lr["projector"] == pytest.approx(2 * rate)
     assert method not in PROXIES or lr["loss"] == pytest.approx(100 * rate)
@@ -119,9 +121,11 @@ def test_weights_of_the_hybrid_loss(small, large):
 @pytest.mark.parametrize("dataset", RATES_256)
 def test_settings_of_256(large, dataset):
     run = large.run(dataset, "proxy_nca").settings
-    lr = {part: own["lr"] for part, own in run["optimisers"].items()}
+    lr = {module: optimiser["lr"] for module, optimiser in run["optimisers"].items()}
     assert lr == {"backbone": RATES_256[dataset] / 2, "head": RATES_256[dataset], "loss": 1e-3}
-    assert all(own["class"] == "Adam" and own["weight_decay"] == 1e-4 for own in run["optimisers"].values())
+    assert all(
+        optimiser["class"] == "Adam" and optimiser["weight_decay"] == 1e-4 for optimiser in run["optimisers"].values()
+    )
     fine = dataset in ("cub200", "cars196")
     assert (run["model"].get("pooling") == {"class": "Max"}) == fine
     assert run["model"]["head"]["class"] == ("LayerNormLinear" if fine else "Linear")
@@ -190,8 +194,8 @@ def test_derived_studies_differ_only_in_the_loss(name, base):
         for method in derived.rows:
             run = derived.run(dataset, method).settings
             assert {**run, "loss": wanted["loss"]} == wanted
-            own, known = ({**part["loss"], "pos_margin": 0.75, "neg_margin": 0.6} for part in (run, wanted))
-            changed = {key for key in {*own, *known} if own.get(key) != known.get(key)}
+            actual, known = ({**settings["loss"], "pos_margin": 0.75, "neg_margin": 0.6} for settings in (run, wanted))
+            changed = {key for key in {*actual, *known} if actual.get(key) != known.get(key)}
             assert changed <= {"variant"} if "ablation" in name else changed <= {"w_context", "w_contrastive", "w_reg"}
 
 

@@ -48,8 +48,11 @@ def locked_study(name):
 
 
 def locked_datasets():
-    found = {name: load_dataset(name, DATASETS, "here") for name in DATASETS}
-    return {name: {"parser": repr(own.parser), "images": repr(own.image_reading)} for name, own in found.items()}
+    datasets = {name: load_dataset(name, DATASETS, "here") for name in DATASETS}
+    return {
+        name: {"parser": repr(dataset.parser), "images": repr(dataset.image_reading)}
+        for name, dataset in datasets.items()
+    }
 
 
 def read(name):
@@ -58,11 +61,11 @@ def read(name):
 
 @pytest.mark.parametrize("name", FILES.studies)
 def test_no_setting_of_a_run_has_changed(name):
-    locked, found = read(name), locked_study(name)
-    assert found["rows"].keys() == locked["rows"].keys()
+    locked, result = read(name), locked_study(name)
+    assert result["rows"].keys() == locked["rows"].keys()
     for place, parts in locked["rows"].items():
-        for part, number in parts.items():
-            assert found["reprs"][found["rows"][place][part]] == locked["reprs"][number], f"{place}, {part}"
+        for kind, number in parts.items():
+            assert result["reprs"][result["rows"][place][kind]] == locked["reprs"][number], f"{place}, {kind}"
 
 
 def test_no_setting_of_a_dataset_has_changed():

@@ -59,9 +59,9 @@ def test_tuned_values_of_cub_equal_the_original_configuration(study):
         given = json.loads(str(arrays["hparams_json"]))
     for loss, method in {**golden, "softtriple": "soft_triple"}.items():
         run = study.run("cub200", method).settings
-        own = {**run["loss"], **run.get("miner", {})}
+        arguments = {**run["loss"], **run.get("miner", {})}
         for key, value in given[loss].items():
-            assert own[renamed.get(key, key)] == value, (method, key)
+            assert arguments[renamed.get(key, key)] == value, (method, key)
     sop = study.run("sop", "nt_xent").settings["loss"]
     assert sop["temperature"] == given["ntxent_soptau"]["temperature"] and sop["floor"] == 1e-20
 
@@ -97,11 +97,11 @@ def test_optimisers(study):
             group = optimiser.param_groups[0]
             wanted = {"lr": 1e-6, "momentum": 0.9, "weight_decay": 1e-4, "alpha": 0.99, "eps": 1e-8, "centered": False}
             assert {key: group[key] for key in wanted} == wanted
-        own = run["optimisers"].get("loss")
-        assert (own is not None) == (method in OWN_PARAMETERS), (dataset, method)
-        if own:
-            assert own["class"] == "RMSprop" and own["momentum"] == 0.9
-            assert own["weight_decay"] == (0 if method.startswith("margin") else 1e-4)
+        of_loss = run["optimisers"].get("loss")
+        assert (of_loss is not None) == (method in OWN_PARAMETERS), (dataset, method)
+        if of_loss:
+            assert of_loss["class"] == "RMSprop" and of_loss["momentum"] == 0.9
+            assert of_loss["weight_decay"] == (0 if method.startswith("margin") else 1e-4)
 
 
 def test_evaluation_interval_and_patience(study):
@@ -155,10 +155,10 @@ def test_a_class_with_fewer_than_m_images_repeats_some(study):
     spec = {**study.run("sop", "triplet").settings["sampler"], "length": 4000}
     labels = np.array([0, 0, *np.repeat(np.arange(1, 12), 6)])
     positions = np.concatenate(build_sampler(spec, labels).draw(np.random.RandomState(0)))
-    rounds = [part for part in positions.reshape(-1, 4) if labels[part[0]] == 0]
-    assert rounds and all(set(part) <= {0, 1} for part in rounds)
-    full = [part for part in positions.reshape(-1, 4) if labels[part[0]] > 0]
-    assert all(len(set(part.tolist())) == 4 for part in full)
+    rounds = [group for group in positions.reshape(-1, 4) if labels[group[0]] == 0]
+    assert rounds and all(set(group) <= {0, 1} for group in rounds)
+    full = [group for group in positions.reshape(-1, 4) if labels[group[0]] > 0]
+    assert all(len(set(group.tolist())) == 4 for group in full)
 
 
 def test_images_are_cropped_as_in_the_protocol(study):

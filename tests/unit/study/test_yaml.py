@@ -31,5 +31,5 @@ def test_files_are_found_by_name_and_an_earlier_folder_wins(tmp_path):
     for name in ("one/a.yaml", "one/b.yaml", "two/b.yaml", "two/c.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = names_in([tmp_path / "one", tmp_path / "two"])
-    assert {name: path.parent.name for name, path in found.items()} == {"a": "one", "b": "one"}
+    result = names_in([tmp_path / "one", tmp_path / "two"])
+    assert {name: path.parent.name for name, path in result.items()} == {"a": "one", "b": "one"}

@@ -96,10 +96,10 @@ def test_selection_on_test_resumes_bit_identically(one_test_set, tmp_path):
     for steps in (3, 7, 15):
         with pytest.raises(Interrupted):
             run(tmp_path / str(steps), stop=StopAfter(steps)).train()
-        found = run(tmp_path / str(steps)).train()
-        same(found, expected)
+        result = run(tmp_path / str(steps)).train()
+        same(result, expected)
         for name, tensor in expected.best_on_test.items():
-            assert torch.equal(found.best_on_test[name], tensor)
+            assert torch.equal(result.best_on_test[name], tensor)
     again = run(tmp_path / "7")
     again._step = None
     same(again.train(), expected)
@@ -109,10 +109,10 @@ def test_both_checkpoints_are_in_one_file(one_test_set, tmp_path):
     outcome = make_run(one_test_set, tmp_path, ON_TEST).train()
     spec = CONFIGURATION["model"]
     save_model(tmp_path / "m.safetensors", outcome.weights, spec, DATA, 6, outcome.best_on_test)
-    found = dict(load_models(tmp_path / "m.safetensors", spec, DATA, CPU))
-    assert list(found) == ["", "best_on_test/"]
+    result = dict(load_models(tmp_path / "m.safetensors", spec, DATA, CPU))
+    assert list(result) == ["", "best_on_test/"]
     for prefix, weights in (("", outcome.weights), ("best_on_test/", outcome.best_on_test)):
-        assert all(torch.equal(tensor, weights[name]) for name, tensor in found[prefix].state_dict().items())
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in result[prefix].state_dict().items())
     main = load_model(tmp_path / "m.safetensors", spec, DATA, CPU)
     assert all(torch.equal(tensor, outcome.weights[name]) for name, tensor in main.state_dict().items())
     save_model(tmp_path / "one.safetensors", outcome.weights, spec, DATA)
@@ -157,8 +157,8 @@ def test_watched_roles_are_recorded_but_do_not_select(one_test_set, tmp_path):
 
 def test_metrics_while_training_follow_the_study(one_test_set, tmp_path):
     rows = []
-    for how in ({}, {"evaluation": {"normalise": False}}):
-        run = make_run(one_test_set, tmp_path / str(len(how)), {**ON_TEST, **how})
+    for change in ({}, {"evaluation": {"normalise": False}}):
+        run = make_run(one_test_set, tmp_path / str(len(change)), {**ON_TEST, **change})
         with torch.no_grad():
             run.model.head.bias += 3  # lengths differ then
         rows.append(run._evaluate())
@@ -374,9 +374,9 @@ def test_members_use_the_folds_of_a_split_in_turn(tmp_path):
     split = make_split(index["label"], {"scheme": "class_disjoint_folds", "folds": 2})
     (tmp_path / "split.json").write_text(json.dumps({"index_sha256": digest, **split}), encoding="utf-8")
     loaded = [FoldData.load(tmp_path / "images.csv", tmp_path / "split.json", tmp_path / "packed", n) for n in range(5)]
-    for number, own in enumerate(loaded):
-        assert own.roles["train"].tolist() == split["folds"][number % 2]["train"]
-        assert own.super_labels.tolist() == index["super_label"].tolist()
+    for number, each in enumerate(loaded):
+        assert each.roles["train"].tolist() == split["folds"][number % 2]["train"]
+        assert each.super_labels.tolist() == index["super_label"].tolist()
 
 
 # Heads and forward passes

@@ -66,22 +66,22 @@ def test_the_start_of_a_training_job():
 @pytest.mark.parametrize(("loss", "unused"), [("SemiHardTripletLoss", LIBRARY), ("TripletMarginLoss", set())])
 def test_a_training_step_imports_the_library_of_its_loss(loss, unused):
     """PyTorch's optimisers import its compiler in their first step."""
-    found = set(imported(START, TRAIN.format(loss=loss), REPORT))
-    assert not (NEVER | unused) & found
-    assert found >= COMPILER
+    result = set(imported(START, TRAIN.format(loss=loss), REPORT))
+    assert not (NEVER | unused) & result
+    assert result >= COMPILER
 
 
 def replaced(*programs):
-    found = imported(*programs, REPORT)
-    assert len(found) > 1000
-    return {name for name, state in found.items() if state == "replaced"}
+    result = imported(*programs, REPORT)
+    assert len(result) > 1000
+    return {name for name, state in result.items() if state == "replaced"}
 
 
 def test_modules_are_replaced_only_by_their_own_library():
     """PyTorch replaces some of its modules, such as torch.backends, by objects."""
-    alone = replaced("import sys, torch, torch._dynamo, torch.utils.data, pytorch_metric_learning.losses")
-    assert all(name.startswith("torch.") for name in alone)
-    assert replaced(START, TRAIN.format(loss="TripletMarginLoss")) <= alone
+    torch_only = replaced("import sys, torch, torch._dynamo, torch.utils.data, pytorch_metric_learning.losses")
+    assert all(name.startswith("torch.") for name in torch_only)
+    assert replaced(START, TRAIN.format(loss="TripletMarginLoss")) <= torch_only
 
 
 def test_a_replaced_module_is_detected():

@@ -43,8 +43,8 @@ def test_a_run_depends_only_on_its_seed(name, tmp_path):
 
 def test_training_lowers_the_loss():
     done = []
-    part = EXPERIMENTS["neighbourhood"]["loss"]
-    losses = train(part, lr=0.02, weight_decay=0.0, steps=400, progress=done.append).losses
+    spec = EXPERIMENTS["neighbourhood"]["loss"]
+    losses = train(spec, lr=0.02, weight_decay=0.0, steps=400, progress=done.append).losses
     assert losses[-100:].mean() < 0.9 * losses[:20].mean()
     assert sum(done) == 400
 
@@ -54,12 +54,12 @@ def test_settings_equal_the_published_ones():
     contrastive, neighbourhood = EXPERIMENTS["contrastive"], EXPERIMENTS["neighbourhood"]
     assert (contrastive["lr"], contrastive["weight_decay"]) == (1e-4, 1e-5)
     assert (neighbourhood["lr"], neighbourhood["weight_decay"]) == (4e-5, 1e-4)
-    part = neighbourhood["loss"]
-    assert (part["variant"], part["eps"], part["k"]) == (1, 0.05, 4)
+    spec = neighbourhood["loss"]
+    assert (spec["variant"], spec["eps"], spec["k"]) == (1, 0.05, 4)
 
 
 def test_losses_are_compared_on_the_same_points():
-    runs = [run(own, 2, 0, 10) for own in EXPERIMENTS.values()]
+    runs = [run(each, 2, 0, 10) for each in EXPERIMENTS.values()]
     for key in ("data", "data_labels", "points", "labels"):
         assert np.array_equal(runs[0][key], runs[1][key]), key
     assert not np.array_equal(runs[0]["embeddings"], runs[1]["embeddings"])
