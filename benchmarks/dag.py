@@ -2,7 +2,7 @@
 
 Both trivial Snakefiles have the same number of jobs as the studies. In the first, a job has no input and one output:
 this is the least that Snakemake needs per job. In the second, jobs also have the same number of input and output files,
-logs and benchmark files, but no functions: what ours takes longer is the cost of our configuration.
+logs and benchmark files, but no functions: the difference is the cost of our configuration.
 """
 
 import argparse

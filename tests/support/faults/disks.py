@@ -13,5 +13,5 @@ def private_mounts():
     if not shutil.which("unshare"):
         pytest.skip("no unshare (util-linux): a small disk can't be mounted here")
     if subprocess.run([*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not allow a process to mount a small disk of its own")
+        pytest.skip("this machine does not allow a process to mount a small disk")
     return command

@@ -1,7 +1,7 @@
 """The `params` of the rules for every study, variant, dataset and row: Snakemake compares their repr.
 
 If one changes, every user has to repeat a training, embedding or evaluation. To change settings on
-purpose, in a commit of its own: `PYTHONPATH=tests:workflow/scripts python tests/unit/study/test_locked_settings.py`.
+purpose, in a separate commit: `PYTHONPATH=tests:workflow/scripts python tests/unit/study/test_locked_settings.py`.
 """
 
 import json
