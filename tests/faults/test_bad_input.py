@@ -24,8 +24,8 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
             "config 'datasets': unknown dataset 'glyph'; did you mean 'glyphs'?",
         ),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
-        (["--config", "device=gpu"], "'device' is str 'gpu'; did you mean 'cpu'? Known: auto, cpu, cuda."),
-        (["--config", "seeds=zero"], "'seeds' must be of type array or null, found str 'zero'."),
+        (["--config", "device=gpu"], "'device' is 'gpu'; did you mean 'cpu'? Known: auto, cpu, cuda."),
+        (["--config", "seeds=zero"], "'seeds' must be a list or empty, found 'zero'."),
         (["--config", "workers=-1"], "'workers': -1 is less than the minimum of 0."),
     ],
 )
@@ -49,7 +49,7 @@ def test_command_line(fresh, arguments, sentence):
             "studies/letters",
             "epochs: 2",
             "epochs: two",
-            "'protocol.schedule.epochs' must be of type integer, found str",
+            "'protocol.schedule.epochs' must be a whole number, found '",
         ),
         ("studies/letters", "metric: MAP@R", "metric: MAP@Q", "Unknown metric 'MAP@Q'; did you mean 'MAP@R'?"),
         (
@@ -92,7 +92,7 @@ def test_a_study_with_the_name_of_a_variant(fresh):
         ("documents: []", "'documents'"),
         ("document: []", "unknown key 'document'; did you mean 'documents'?"),
         ("documents: [{source: A, values: {glyphs: {triplet: {seperated: {P@1: 1}}}}}]", "did you mean 'separated'?"),
-        ("documents: [{source: A, values: {glyphs: {triplet: {separated: {P@1: 59 %}}}}}]", "must be of type number"),
+        ("documents: [{source: A, values: {glyphs: {triplet: {separated: {P@1: 59 %}}}}}]", "must be a number"),
         ("documents: [{source: A, values: {letters: {}}}]", "has no values for any dataset and row of study 'letters'"),
     ],
 )

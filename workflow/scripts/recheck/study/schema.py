@@ -47,6 +47,16 @@ def _schema(file: str) -> Resource:
 
 
 _REGISTRY = Registry(retrieve=_schema)
+# JSON schema's name of a type → words for a message
+TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "empty",
+    "number": "a number",
+    "object": "a mapping of keys to values",
+    "string": "text",
+}
 _UNKNOWN_KEY = ("additionalProperties", "unevaluatedProperties")
 
 
@@ -83,8 +93,9 @@ def _sentence(error: ValidationError, file: str) -> str:
             f"'{key}' is {described(error.instance)}; {nearest(str(error.instance), map(str, error.validator_value))}."
         )
     if error.validator == "type":
-        wanted = error.validator_value if isinstance(error.validator_value, str) else " or ".join(error.validator_value)
-        return f"'{key}' must be of type {wanted}, found {described(error.instance)}."
+        types = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+        expected = " or ".join(TYPES[name] for name in types)
+        return f"'{key}' must be {expected}, found {described(error.instance)}."
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
         return f"the name '{error.instance}'{inside} must consist of lower-case letters, digits, '_' and '-'."
     return f"'{key}': {error.message}."

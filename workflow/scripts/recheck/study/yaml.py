@@ -97,9 +97,11 @@ _UniqueKeyLoader.add_implicit_resolver(
 
 
 def described(value: Any) -> str:
-    """A value with its type, for error messages."""
-    kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
-    return kinds.get(type(value), f"{type(value).__name__} '{value}'")
+    """A value as an error message shows it: text in quotes, numbers as they are, everything else by its kind."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    kinds = {str: f"'{value}'", int: str(value), float: str(value), dict: "a mapping", list: "a list"}
+    return "nothing" if value is None else kinds.get(type(value), f"the {type(value).__name__} {value}")
 
 
 def names_in(folders: Iterable[str | Path]) -> dict[str, Path]:
