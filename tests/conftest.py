@@ -48,8 +48,8 @@ def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], Project]], Proje
 
     Tests read a shared project, or change a copy of it.
     """
-    alone = "PYTEST_XDIST_WORKER" not in os.environ
-    base = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent
+    single = "PYTEST_XDIST_WORKER" not in os.environ
+    base = tmp_path_factory.getbasetemp() if single else tmp_path_factory.getbasetemp().parent
 
     def make_once(name: str, make: Callable[[Path], Project]) -> Project:
         project, unfinished = Project(base / name), base / f"{name}_unfinished"
@@ -64,7 +64,7 @@ def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], Project]], Proje
 
 @pytest.fixture(scope="session")
 def finished(shared) -> Project:
-    """One finished study that tests copy from, so that each pays only for what it changes."""
+    """One finished study. Tests copy it, so that each test computes only what it changes."""
 
     def make(folder: Path) -> Project:
         project = Project.create(folder)
