@@ -21,7 +21,7 @@ report: "workflow/report/workflow.rst"
 rule all:
     default_target: True
     input:
-        lambda wildcards: CATALOGUE.pages(config["study"]),
+        lambda wildcards: target_files(config["study"]),
 
 
 for name in TARGETS:
@@ -31,7 +31,7 @@ for name in TARGETS:
         name:
             name
         input:
-            lambda wildcards, name=name: CATALOGUE.pages(name),
+            lambda wildcards, name=name: target_files(name),
 
 
 check_request()

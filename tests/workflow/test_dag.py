@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 
+import pytest
 from safetensors.numpy import load_file
 
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
@@ -149,6 +150,37 @@ def test_a_deleted_checkpoint_is_retrained_bit_identically(project, finished):
     for run in runs:
         for name in ("model.safetensors", "embeddings.safetensors"):
             assert project.path(f"{run}/{name}").read_bytes() == finished.path(f"{run}/{name}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("gone", "rules"),
+    [
+        ("glyphs/triplet/seed0/fold1/model.safetensors", {"train": 1, "embed": 1, "evaluate": 1}),
+        ("glyphs/triplet/seed0/fold1", {"train": 1, "embed": 1, "evaluate": 1}),
+        ("glyphs/triplet/seed0/fold1/embeddings.safetensors", {"embed": 1, "evaluate": 1}),
+        ("glyphs/triplet/seed0/separated.json", {"evaluate": 1}),
+        ("glyphs/table.tex", {"table": 1}),
+        ("figures/glyphs_recall.svg", {"figure": 1}),
+    ],
+)
+def test_what_was_deleted_is_made_again(project, gone, rules):
+    """Snakemake ignores a missing file as long as everything after it exists, so the target asks for it."""
+    path = project.path(f"results/letters/{gone}")
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    planned = project.planned()
+    assert planned.items() >= rules.items()
+    assert planned.get("train", 0) == rules.get("train", 0) and planned["page"] == 1
+
+
+def test_one_run_is_made_again_by_one_command(project, finished):
+    run = "results/letters/glyphs/triplet/seed0/fold1"
+    planned = project.planned("letters", "--forcerun", f"{run}/model.safetensors")
+    assert planned.items() >= {"train": 1, "embed": 1, "evaluate": 1, "table": 1, "page": 1}.items()
+    before = project.path(f"{run}/model.safetensors").stat().st_mtime_ns
+    project.succeed("--cores", "1", f"{run}/model.safetensors", "--forcerun", f"{run}/model.safetensors")
+    assert project.path(f"{run}/model.safetensors").stat().st_mtime_ns > before
+    same = finished.path(f"{run}/model.safetensors").read_bytes()
+    assert project.path(f"{run}/model.safetensors").read_bytes() == same
 
 
 def test_only_some_methods(project):

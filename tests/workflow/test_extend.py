@@ -40,9 +40,10 @@ def test_the_dataset_of_the_readme_runs(tmp_path):
     for file in ("config/datasets/mine.yaml", "config/studies/mine.yaml"):
         project.write(file, blocks("yaml")[file])
     project.edit("config/studies/mine.yaml", "base: quickstart", "base: letters")
+    table = "results/mine_selected_triplet/mine/table.md"
     assert project.planned("--config", "methods=[triplet]", "--", "mine")["page"] == 1
-    project.succeed("--cores", "2", "--config", "methods=[triplet]", "--", "results/mine/mine/table.md")
-    assert "Triplet" in project.read("results/mine/mine/table.md")
+    project.succeed("--cores", "2", "--config", "methods=[triplet]", "--", table)
+    assert "Triplet" in project.read(table)
 
 
 def test_a_user_defined_parser(tmp_path):
@@ -67,3 +68,31 @@ def test_a_user_defined_parser(tmp_path):
     project.edit("config/datasets/glyphs.yaml", "parser: folder", "parser: my_parser:parse")
     project.succeed("--cores", "2", "--", "resources/datasets/glyphs/images.csv")
     assert "A/DejaVuSans.png,0,A,vowel" in project.read("resources/datasets/glyphs/images.csv")
+
+
+def test_a_helper_of_ones_own_module_is_an_input_too(project):
+    """All of the user's modules that a run imports are its inputs, are hashed, and are copied beside its model."""
+    sources = {
+        "my_loss.py": "import my_helper\nfrom pytorch_metric_learning.losses import TripletMarginLoss\n\n\n"
+        "class Loss(TripletMarginLoss):\n    margin = my_helper.margin()\n",
+        "my_helper.py": "def margin():\n    from my_package import numbers\n\n    return numbers.MARGIN\n",
+        "my_package/__init__.py": "",
+        "my_package/numbers.py": "MARGIN = 0.1\n",
+    }
+    for name, text in sources.items():
+        project.write(name, text)
+    project.edit(
+        "config/studies/letters.yaml",
+        "methods:\n",
+        'methods:\n  mine:\n    label: Mine\n    loss: {class: "my_loss:Loss"}\n',
+    )
+    run = "results/letters/glyphs/mine/seed0/fold0"
+    project.succeed("--cores", "1", "--", f"{run}/run.json")
+    record = json.loads(project.read(f"{run}/run.json"))
+    assert set(record["own_files"]) == {*sources, "small_net.py"}
+    assert {name: project.read(f"{run}/code/{name}") for name in sources} == sources
+    assert project.planned("--", f"{run}/run.json") == {}
+    project.write("my_package/numbers.py", "MARGIN = 0.2\n")
+    assert project.planned("--", f"{run}/run.json") == {"train": 1}
+    # other rows import none of them
+    assert project.planned("--", "results/letters/glyphs/triplet/seed0/fold0/run.json") == {}

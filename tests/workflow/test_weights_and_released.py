@@ -160,6 +160,6 @@ def test_released_checkpoints_are_marked_in_the_table(released, tmp_path):
     assert [(row["epoch"], row["source"]) for row in history] == [("21", "released")]
     assert not released.path("results/state").exists() or not any(released.path("results/state").rglob("*.bin"))
 
-    more = released.planned("--config", "seeds=[0,1,2]", "--", table)
+    more = released.planned("--config", "seeds=[0,1,2]", "--", table.replace("letters", "letters_selected_seeds_0_1_2"))
     assert "convert" not in more and more["train"] == 2, "released checkpoints have no seeds"
     released.succeed("--cores", "2", "results/letters/figures/glyphs_curves.png")

@@ -53,16 +53,6 @@ elif workflow.is_main_process and workflow.global_resources["_nodes"].value is N
     RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, len(GPUS)))))
 
 
-wildcard_constraints:
-    study="|".join(STUDIES) or "none",
-    dataset="|".join(DATASETS) or "none",
-    method=ROW,
-    seed=r"\d+",
-    fold=r"\d+",
-    figure="|".join(FIGURES),
-    resize=r"original|(?:shorter\d+|(?:exact|fit)\d+x\d+)(?:jpeg\d+)?",
-
-
 def growing(amount):
     """A resource such as memory that grows with each attempt, for profiles with `retries`."""
     return lambda wildcards, attempt: amount * attempt
@@ -108,13 +98,29 @@ def dataset_of(name, source="config"):
 
 
 CATALOGUE, WEIGHT_FILES = read_configuration()
-TARGETS = CATALOGUE.targets
+TARGETS, REPORTS = CATALOGUE.targets, CATALOGUE.reports
 study_of, shown_study, facts_of, page_facts, figures_of, needed, existing = (
     for_users(getattr(CATALOGUE, name))
     for name in ("study", "shown", "facts", "page_facts", "figures", "needed", "existing")
 )
 members_of = for_users(grid.members)
 toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))
+
+
+wildcard_constraints:
+    study="|".join(map(re.escape, CATALOGUE.run_folders)) or "none",
+    dataset="|".join(DATASETS) or "none",
+    method=ROW,
+    seed=r"\d+",
+    fold=r"\d+",
+    figure="|".join(FIGURES),
+    resize=r"original|(?:shorter\d+|(?:exact|fit)\d+x\d+)(?:jpeg\d+)?",
+
+
+@for_users
+def target_files(name):
+    """The pages of a target, and files of its finished work that were deleted."""
+    return CATALOGUE.pages(name) + CATALOGUE.deleted(name, FIGURES)
 
 
 @for_users
@@ -142,7 +148,16 @@ def check_request():
         if target.isidentifier() and not workflow.is_rule(target) and not os.path.exists(target):
             raise unknown_target(target, CATALOGUE, TOYS)
     for name in (requested & set(TARGETS)) or {config["study"]}:
-        CATALOGUE.shown(name) if name in TARGETS else CATALOGUE.study(name)
+        if name not in TARGETS:
+            CATALOGUE.study(name)
+            continue
+        page = CATALOGUE.report(name)
+        CATALOGUE.shown(page)
+        if page != name and workflow.exec_mode.name == "DEFAULT":
+            logger.info(
+                f"'{name}' is restricted by {CATALOGUE.selection.options.strip()}, so its report is "
+                f"{RESULTS}/{page}/index.html. The report without this option is not changed."
+            )
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
     for key, folder in workflow.pathvars.items.items():

@@ -26,7 +26,7 @@ rule table:
     benchmark:
         "<logs>/{study}/{dataset}/table.tsv"
     wildcard_constraints:
-        study="|".join(TARGETS),
+        study="|".join(map(re.escape, REPORTS)),
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -61,7 +61,7 @@ rule figure:
     benchmark:
         "<logs>/{study}/figures/{dataset}_{figure}.tsv"
     wildcard_constraints:
-        study="|".join(TARGETS),
+        study="|".join(map(re.escape, REPORTS)),
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -109,7 +109,7 @@ rule page:
     benchmark:
         "<logs>/{study}/page.tsv"
     wildcard_constraints:
-        study="|".join(TARGETS),
+        study="|".join(map(re.escape, REPORTS)),
     conda:
         "../../envs/report.yaml"
     threads: 1

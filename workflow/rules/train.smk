@@ -38,6 +38,7 @@ rule convert:
         released="<resources>/released/{study}/{dataset}/{method}/released.json",
         split="<results>/{study}/{dataset}/split.json",
         pack=lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)["pack"],
+        own=lambda wildcards: run_of(wildcards).own_model_files,
     output:
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
         history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",
@@ -64,7 +65,7 @@ rule convert:
 
 rule embed:
     input:
-        unpack(lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)),
+        unpack(lambda wildcards: grid.model_files(run_of(wildcards), wildcards.dataset)),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",

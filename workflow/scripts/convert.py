@@ -10,7 +10,7 @@ from recheck.job import job
 from recheck.models.embedding import save_model
 from recheck.models.released import convert_mlrc
 from recheck.training.history import write_history
-from recheck.training.record import data_hashes, machine, run_fingerprint
+from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
 
 with job(snakemake):
     source, wildcards = snakemake.input, snakemake.wildcards
@@ -24,6 +24,7 @@ with job(snakemake):
         if not path.is_file() or sha256(path) != checkpoint[name]["sha256"]:
             raise UserError(f"{path} is missing or has changed: delete {source.released} and run again.")
     data = data_hashes(source.split, source.pack)
+    own_files = UserFiles(configuration).hashes
     weights = convert_mlrc(configuration["model"], files["trunk"], files["embedder"])
     save_model(snakemake.output.model, weights, configuration["model"], data)
     write_history(
@@ -35,9 +36,10 @@ with job(snakemake):
             **{key: wildcards[key] for key in ("study", "dataset", "method")},
             "seed": seed,
             "fold": fold,
-            "fingerprint": run_fingerprint({**configuration, "released": checkpoint}, seed, fold, data),
+            "fingerprint": run_fingerprint({**configuration, "released": checkpoint}, seed, fold, data, own_files),
             "configuration": configuration,
             "data": data,
+            "own_files": own_files,
             "released": {key: value for key, value in released.items() if key != "folds"} | checkpoint,
             "best_epoch": checkpoint["epoch"],
             **machine(torch.device("cpu"), snakemake.threads),

@@ -15,11 +15,12 @@ from recheck.training.device import reserve_device
 from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
-from recheck.training.record import data_hashes, machine, run_fingerprint
+from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
 from recheck.training.seeding import make_deterministic
 
 with job(snakemake) as log:
     started = time.perf_counter()
+    user_files = UserFiles(snakemake.params.configuration)
     source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
     configuration = snakemake.params.configuration
     seed, fold = int(wildcards.seed), int(wildcards.fold)
@@ -29,7 +30,7 @@ with job(snakemake) as log:
     # Only now: a job that still waits for a GPU has no state to save and may be stopped at once.
     stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
-    fingerprint = run_fingerprint(configuration, seed, fold, data)
+    fingerprint = run_fingerprint(configuration, seed, fold, data, user_files.hashes)
     run = Run(
         configuration,
         FoldData.load(source.index, source.split, Path(source.pack).parent, fold),
@@ -47,6 +48,8 @@ with job(snakemake) as log:
     except Interrupted as interruption:
         log.warning("%s", interruption)
         sys.exit(interruption.exit_code)
+    user_files.warn_of_others()
+    user_files.copy_to(Path(snakemake.output.model).with_name("code"))
     save_model(
         snakemake.output.model,
         outcome.weights,
@@ -65,6 +68,7 @@ with job(snakemake) as log:
             "fingerprint": fingerprint,
             "configuration": configuration,
             "data": data,
+            "own_files": user_files.hashes,
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],

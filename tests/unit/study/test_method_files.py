@@ -14,12 +14,14 @@ METHODS = names_in([ROOT / "config/methods"])
 FILES = Files(STUDIES, METHODS)
 PAPERS = {name: read_yaml(path)["paper"] for name, path in METHODS.items() if "paper" in read_yaml(path)}
 # Rows with settings that differ from their method's, and with a label that says so.
+REGULARISED = {"contrastive", "roadmap", "triplet"}
 OWN_LABELS = {
+    "contextual_224": REGULARISED,
     "mlrc_pretrained": {"standardise_pca", "pca", "random_linear"},
     "unbiased": {"dreml"},
     "unbiased_resnet50": {"dreml"},
     "unbiased_tiny": {"dreml"},
-    "contextual_tiny": {"hybrid_products"},
+    "contextual_tiny": {"hybrid_products", *REGULARISED},
     "contextual_tiny_256": {"hybrid_products"},
     "contextual_ablations": {"hybrid", *(f"ablation_{number}" for number in range(1, 11))},
     "contextual_tiny_ablations": {"hybrid", *(f"ablation_{number}" for number in range(1, 11))},

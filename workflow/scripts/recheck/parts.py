@@ -12,6 +12,7 @@ from typing import Any
 
 from recheck.errors import UserError, nearest
 from recheck.names import WEIGHTS_SUFFIXES
+from recheck.user_code import module_files
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -215,7 +216,7 @@ def load(name: str, what: str) -> Any:
 
 
 def own_files(configuration: Any) -> list[str]:
-    """The user's files that the run settings name: modules of ``module:Class`` and weights.
+    """The user's files that the run settings use: modules of ``module:Class`` with the modules they import, and weights.
 
     They are part of a run's fingerprint, so editing one makes it a new run.
     """
@@ -224,9 +225,9 @@ def own_files(configuration: Any) -> list[str]:
         return sorted({file for value in values for file in own_files(value)})
     if not isinstance(configuration, str):
         return []
-    path = Path(configuration)
     if OWN.fullmatch(configuration):
-        path = Path(*configuration.split(":")[0].split(".")).with_suffix(".py")
+        return module_files(configuration.partition(":")[0])
+    path = Path(configuration)
     return [str(path)] if path.suffix in (".py", *WEIGHTS_SUFFIXES) and path.is_file() else []
 
 

@@ -1,15 +1,20 @@
 """All targets: every study, its results so far (`<study>_so_far`) and its published values (`<study>_published`)."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recheck.errors import UserError, nearest
 from recheck.study import facts, grid
 from recheck.study.checks import check_study
-from recheck.study.compose import Files, top_level
+from recheck.study.compose import RECOMMENDED, Files, top_level
 from recheck.study.model import ALL, PUBLISHED, SO_FAR, Study, load_study
 from recheck.study.published import Document, load_published, scoped
+from recheck.study.selection import Selection
+from recheck.study.summary import described
+
+PAGE_FILES = ("index.html", "references.bib")
 
 
 class Catalogue:
@@ -25,7 +30,7 @@ class Catalogue:
         place: Callable[[str], str],
     ):
         """``chosen`` holds the config's variant, seeds and methods; ``place`` replaces pathvars by folders."""
-        self.files, self.published_folder, self.chosen = files, published, chosen
+        self.files, self.published_folder, self.selection = files, published, Selection.of(chosen)
         self.with_weights, self.check_dataset, self.place = with_weights, check_dataset, place
         self.targets: dict[str, tuple[str, str]] = {name: (name, ALL) for name in files.studies}
         for name in files.studies:
@@ -36,36 +41,80 @@ class Catalogue:
                         f"{files.studies[target]}: '{target}' is already a target of study '{name}'. Rename this file."
                     )
                 self.targets[target] = name, scope
+        # every folder with a report → its target, and whether it shows the part that the config selects
+        self.reports: dict[str, tuple[str, bool]] = {target: (target, False) for target in self.targets}
+        if self.selection:
+            self.reports |= {self._part(target): (target, True) for target in self.targets}
+        # every folder with runs → its study
+        self.run_folders = {name: name for name in files.studies}
+        if self.selection.variant:
+            self.run_folders |= {self.selection.of_runs().folder(name): name for name in files.studies}
         self._studies: dict[str, Study] = {}
+        self._parts: dict[str, Study] = {}
         self._documents: dict[str, list[Document]] = {}
         self._facts: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def study(self, target: str) -> Study:
-        """The study of a target, checked."""
-        name = self.targets.get(target, (target,))[0]
+    def study(self, name: str) -> Study:
+        """A whole study by the name of the folder of its runs, in the chosen variant, checked."""
+        name = self.run_folders.get(name, name)
         if name not in self._studies:
-            self._studies[name] = self._load(name)
+            study = load_study(name, self.files, with_weights=self.with_weights, variant=self.selection.variant)
+            if study.variant != self._own_variant(name):
+                study = replace(study, name=self.selection.of_runs().folder(name))
+            check_study(study)
+            for dataset in study.datasets:
+                self.check_dataset(dataset, study.path)
+            self._studies[name] = described(study)
         return self._studies[name]
 
-    def _load(self, name: str) -> Study:
-        study = load_study(
-            name,
-            self.files,
-            with_weights=self.with_weights,
-            **{key: self.chosen.get(key) for key in ("variant", "seeds", "methods")},
-        )
-        check_study(study)
-        for dataset in study.datasets:
-            self.check_dataset(dataset, study.path)
-        return study
+    def reported(self, report: str) -> Study:
+        """The study of a report, or the part of it that the config selects."""
+        target, is_part = self.reports[report]
+        name = self.targets[target][0]
+        if not is_part:
+            return self.study(name)
+        if name not in self._parts:
+            chosen = self.selection
+            part = load_study(
+                name,
+                self.files,
+                with_weights=self.with_weights,
+                variant=chosen.variant,
+                seeds=chosen.seeds or None,
+                methods=chosen.methods or None,
+            )
+            self._parts[name] = chosen.applied(name, self.study(name), part)
+        return self._parts[name]
 
-    def shown(self, target: str) -> Study:
-        """The study of a target, reduced to what the target shows."""
-        return scoped(self.study(target), self.targets[target][1], self.documents(target))
+    def report(self, target: str) -> str:
+        """The folder of a target's report: its own for a part of the study, the target's name for the whole study."""
+        if not self.selection:
+            return target
+        name, scope = self.targets[target]
+        whole, part = self.study(name), self.reported(self._part(target))
+        same_seeds = scope == PUBLISHED or all(part.rows[row].seeds == whole.rows[row].seeds for row in part.rows)
+        same = same_seeds and len(part.rows) == len(whole.rows) and whole.variant == self._own_variant(name)
+        return target if same else self._part(target)
 
-    def documents(self, target: str) -> list[Document]:
+    def _own_variant(self, name: str) -> str:
+        return top_level(name, self.files).get("variant", RECOMMENDED)
+
+    def _part(self, target: str) -> str:
+        name, scope = self.targets[target]
+        return self.selection.folder(name) + ("" if scope == ALL else f"_{scope}")
+
+    def shown(self, report: str) -> Study:
+        """The study of a report, reduced to what the report shows."""
+        target = self.reports[report][0]
+        study = scoped(self.reported(report), self._scope(report), self.documents(report))
+        return replace(study, name=report, target=target)
+
+    def _scope(self, report: str) -> str:
+        return self.targets[self.reports[report][0]][1]
+
+    def documents(self, report: str) -> list[Document]:
         """The published documents of a study; empty if the study has no `published` file."""
-        published = self.study(target).published
+        published = self.reported(report).published
         if not published:
             return []
         if published not in self._documents:
@@ -74,26 +123,53 @@ class Catalogue:
 
     def pages(self, target: str) -> list[str]:
         """Page and references of a target and, unless the config selects methods, of the studies in `also_build`."""
+        return [f"<results>/{report}/{file}" for report in self._built(target) for file in PAGE_FILES]
+
+    def _built(self, target: str) -> list[str]:
+        """The reports that a target builds."""
         name, scope = self.targets.get(target, (target, ALL))
-        only_this = scope != ALL or self.chosen.get("methods") or name not in self.files.studies
+        only_this = scope != ALL or self.selection.methods or name not in self.files.studies
         others = [] if only_this else top_level(name, self.files).get("also_build") or []
-        return [f"<results>/{page}/{file}" for page in (target, *others) for file in ("index.html", "references.bib")]
+        return [self.report(page) if page in self.targets else page for page in (target, *others)]
+
+    def deleted(self, target: str, figures: Mapping[str, Any]) -> list[str]:
+        """The files of a target's finished work that are gone, for the target to ask for.
+
+        Only what exists in part is looked at, so that a plan of thousands of new jobs does not take longer.
+        """
+        gone: list[str] = []
+        for report in self._built(target):
+            if report not in self.reports or self._scope(report) != ALL:
+                continue
+            has_page = self._exists(f"<results>/{report}/index.html")
+            for dataset in self.shown(report).datasets:
+                tables = [f"<results>/{report}/{dataset}/{file}" for file in grid.TABLE_FILES]
+                missing = [path for path in tables if not self._exists(path)]
+                gone += missing if has_page else []
+                gone += grid.deleted(self.reported(report), dataset, self.place, has_table=not missing)
+            if has_page:
+                drawn = [path for suffix in ("png", "svg") for path in self.figures(report, figures, suffix)]
+                gone += [path for path in drawn if not self._exists(path)]
+        return gone
+
+    def _exists(self, path: str) -> bool:
+        return Path(self.place(path)).exists()
 
     # used by the rules of report.smk
 
-    def facts(self, target: str, dataset: str) -> dict[str, Any]:
+    def facts(self, report: str, dataset: str) -> dict[str, Any]:
         """The facts for tables and figures of a dataset, computed on the first call and then kept."""
-        if (target, dataset) not in self._facts:
-            measured = self._measured(target, dataset)
-            self._facts[target, dataset] = facts.facts(self.shown(target), dataset, self.documents(target), measured)
-        return self._facts[target, dataset]
+        if (report, dataset) not in self._facts:
+            measured = self._measured(report, dataset)
+            self._facts[report, dataset] = facts.facts(self.shown(report), dataset, self.documents(report), measured)
+        return self._facts[report, dataset]
 
-    def page_facts(self, target: str) -> dict[str, Any]:
-        return facts.page_facts(self.shown(target))
+    def page_facts(self, report: str) -> dict[str, Any]:
+        return facts.page_facts(self.shown(report))
 
-    def _measured(self, target: str, dataset: str) -> set[str]:
+    def _measured(self, report: str, dataset: str) -> set[str]:
         """The rows with results when the report is made: all rows of the study, or the rows evaluated so far."""
-        study, scope = self.study(target), self.targets[target][1]
+        study, scope = self.reported(report), self._scope(report)
         if scope == PUBLISHED:
             return set()
         if scope == ALL:
@@ -101,38 +177,38 @@ class Catalogue:
         paths = grid.existing(grid.report_files(study, dataset, ["evaluations"]), self.place)["evaluations"]
         return {Path(path).parts[-3] for path in paths}
 
-    def figures(self, target: str, figures: Mapping[str, Any], suffix: str) -> list[str]:
-        """The paths of all ``figures`` (name → figure) that apply to the target, for each of its datasets."""
+    def figures(self, report: str, figures: Mapping[str, Any], suffix: str) -> list[str]:
+        """The paths of all ``figures`` (name → figure) that apply to a report, for each of its datasets."""
         return [
-            f"<results>/{target}/figures/{dataset}_{name}.{suffix}"
-            for dataset in self.shown(target).datasets
+            f"<results>/{report}/figures/{dataset}_{name}.{suffix}"
+            for dataset in self.shown(report).datasets
             for name, figure in figures.items()
-            if figure.applies(self.facts(target, dataset))
+            if figure.applies(self.facts(report, dataset))
         ]
 
-    def needed(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
+    def needed(self, report: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
         """The files that a report job waits for; none for `so_far` and `published`, which show what exists."""
-        return self._files(target, datasets, needs) if self.targets[target][1] == ALL else {}
+        return self._files(report, datasets, needs) if self._scope(report) == ALL else {}
 
-    def existing(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, Any] | None:
+    def existing(self, report: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, Any] | None:
         """The existing files for `so_far` and `published`; None for the study itself, whose files are inputs.
 
         They are not inputs, because Snakemake would create or update inputs, and would lock them against a second
         Snakemake.
         """
-        scope = self.targets[target][1]
+        scope = self._scope(report)
         if scope == ALL:
             return None
         if scope == PUBLISHED:
             return grid.stamped({})
-        files = grid.existing(self._files(target, datasets, needs), self.place)
-        failed = [path for dataset in datasets for path in grid.failures(self.study(target), dataset, self.place)]
+        files = grid.existing(self._files(report, datasets, needs), self.place)
+        failed = [path for dataset in datasets for path in grid.failures(self.reported(report), dataset, self.place)]
         return grid.stamped({**files, "failures": failed})
 
-    def _files(self, target: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
+    def _files(self, report: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
         files: dict[str, list[str]] = {kind: [] for kind in needs}
         for dataset in datasets:
-            for kind, paths in grid.report_files(self.study(target), dataset, needs).items():
+            for kind, paths in grid.report_files(self.reported(report), dataset, needs).items():
                 files[kind] += paths
         return files
 

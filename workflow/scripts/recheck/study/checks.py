@@ -14,7 +14,8 @@ from recheck.names import (
     check_query_metrics,
     check_scheme,
 )
-from recheck.study.model import Run, Study
+from recheck.study.definition import changed
+from recheck.study.model import Row, Run, Study
 
 # Key of each part in the run settings → kind of part.
 PARTS = {
@@ -40,6 +41,7 @@ def check_study(study: Study) -> None:
         for row, run in runs.items():
             source = f"{study.path}, row '{row}'"
             _check_released(run, study.rows[row].released, source)
+            _check_method(run, study.rows[row], source)
             _check_metrics(run.settings, study.views, source)
             _check_split(run.settings, source)
             _check_parts(run.settings, source)
@@ -50,6 +52,16 @@ def check_study(study: Study) -> None:
                     f"{source}: 'loss' is missing, but 'schedule.epochs' is {run.settings['schedule']['epochs']}. Add "
                     "a loss, or set 'epochs: 0' for a row that is not trained."
                 )
+
+
+def _check_method(run: Run, row: Row, source: str) -> None:
+    """A row with the label of a method must be that method."""
+    if row.defined and (difference := changed(row.defined, run.settings)):
+        key, expected, found = difference
+        raise UserError(
+            f"{source}: '{key}' is {found}, but it is {expected} in method '{row.method}'. A row that changes what "
+            "defines its method must have its own 'label'."
+        )
 
 
 def _check_metrics(settings: Mapping[str, Any], views: Sequence[str], source: str) -> None:

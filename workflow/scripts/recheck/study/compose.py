@@ -10,12 +10,15 @@ from typing import Any
 
 from recheck.errors import UserError, nearest
 from recheck.names import FOLD_VIEWS, QUERY_VIEWS, RELEASED, check_views
+from recheck.study.definition import definition
 from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
 
 RECOMMENDED = "recommended"
 # Keys of a method file that describe the method; all other keys are settings of its rows.
 ABOUT = ("family", "paper")
+# Keys that describe one study: they would be wrong for a study that is based on it.
+NOT_INHERITED = ("also_build", "description", "title")
 
 
 @dataclass(frozen=True)
@@ -33,19 +36,28 @@ def compose(name: str, files: Files, variant: str | None = None) -> dict[str, An
     """
     path = _study_path(name, files)
     study = _with_base(path, files)
-    about = {}
+    about: dict[str, dict[str, Any]] = {}
+    labelled = {row for row, spec in _mapping(study, "methods").items() if isinstance(spec, dict) and "label" in spec}
     if isinstance(study.get("methods"), dict):
         study, about = _with_methods(study, path, files)
     validate(study, "study", path)
     study = _with_sweep(_with_variant(study, variant, path), path)
     if study.get("sweep") or study.get("variants"):
         validate(study, "study", path)  # again, because the changes of a variant or sweep are now merged in
-    empty = {"description": "", "views": list(FOLD_VIEWS), "published": None, "baseline": None, "sweep": None}
+    empty = {
+        "title": "",
+        "description": "",
+        "views": list(FOLD_VIEWS),
+        "published": None,
+        "baseline": None,
+        "sweep": None,
+    }
     study = {"name": name, **empty, **study, "variants": study.get("variants") or {}}
     study["also_build"] = study.get("also_build") or []
     study["datasets"] = {dataset: settings or {} for dataset, settings in study["datasets"].items()}
     study["methods"] = {
-        row: {**settings, **about.get(settings.get("method"), {})} for row, settings in study["methods"].items()
+        row: {**settings, **_about_row(settings, about.get(settings.get("method"), {}), row in labelled)}
+        for row, settings in study["methods"].items()
     }
     _check_top_level(study, path, files)
     _check_hyperparameters(study, path)
@@ -100,7 +112,7 @@ def _with_base(path: Path, files: Files, seen: tuple[str, ...] = ()) -> dict[str
             f"{path}: 'base' is circular: {' → '.join((*seen, name))}. Remove 'base' from one of these studies."
         )
     base = _kept(_with_base(files.studies[name], files, (*seen, name)), study.get("keep"), path)
-    inherited = {key: value for key, value in base.items() if key != "also_build"}
+    inherited = {key: value for key, value in base.items() if key not in NOT_INHERITED}
     changes = {key: value for key, value in study.items() if key != "base" and not (key == "keep" and _words(value))}
     both = {**inherited, **changes}
     for key, merged in (("protocol", merge), ("variants", merge), ("methods", _rows), ("datasets", _datasets)):
@@ -191,10 +203,18 @@ def _with_methods(study: dict[str, Any], path: Path, files: Files) -> tuple[dict
             raise UserError(f"{path}, row '{name}': unknown method '{method}'; {known} (config/methods/*.yaml).")
         spec = _read_method(method, files)
         about[method] = {key: spec.pop(key) for key in ABOUT if key in spec}
+        about[method] |= {"label": spec["label"], "defined": definition(spec)}
         # released checkpoints are not trained, so only the protocol's settings apply
         inherited = {"label": spec["label"]} if name.endswith(RELEASED) else spec
         rows[name] = {"method": method, **merge(inherited, row)}
     return {**study, "methods": rows}, about
+
+
+def _about_row(settings: dict[str, Any], method: dict[str, Any], labelled: bool) -> dict[str, Any]:
+    """What a row inherits from its method besides settings: with the method's label, also what defines the method."""
+    about = {key: method[key] for key in ABOUT if key in method}
+    inherits_label = method and not labelled and settings["label"] == method["label"]
+    return about | ({"defined": method["defined"]} if inherits_label else {})
 
 
 def _method_of(name: str, row: dict[str, Any]) -> str | None:

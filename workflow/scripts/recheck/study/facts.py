@@ -66,9 +66,8 @@ def page_facts(study: Study) -> dict[str, Any]:
 
 
 def _about(study: Study) -> dict[str, Any]:
-    command = f"snakemake --cores all {study.name}"
     about = {"study": study.name, "title": study.title, "description": study.description}
-    return {**about, "command": command, "scope": study.scope}
+    return {**about, "command": study.command, "scope": study.scope}
 
 
 def label(study: Study, row: str) -> str:

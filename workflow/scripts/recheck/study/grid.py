@@ -1,15 +1,18 @@
 """The paths of a study's files, for the rules. ``<results>``, ``<resources>`` and ``<logs>`` are Snakemake pathvars."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from recheck.files import fingerprint
+from recheck.names import QUERY_VIEWS
 from recheck.resize import resize_slug
 from recheck.study.model import Run, Study
 
 EXPERIMENT = "<results>/{study}/{dataset}/{row}/seed{seed}"
 FIRST_SEED_ONLY = "embeddings.safetensors"
+RUN_FILES = ("model.safetensors", "history.csv", "run.json", "embeddings.safetensors")
+TABLE_FILES = tuple(f"table.{suffix}" for suffix in ("md", "csv", "tex", "json"))
 
 
 def members(study: Study, dataset: str, row: str, seed: int | str, file: str) -> list[str]:
@@ -54,6 +57,11 @@ def given_files(run: Run) -> dict[str, list[str]]:
     return {"own": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
 
 
+def model_files(run: Run, dataset: str) -> dict[str, Any]:
+    """What a trained model needs to embed images: the packed images and the user's files that define the model."""
+    return {**packed_files(run, dataset), "own": run.own_model_files}
+
+
 def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, list[str]]:
     """The files of each kind that a table or figure needs."""
     kinds: dict[str, Callable[[], list[str]]] = {
@@ -76,6 +84,36 @@ def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dic
     """The files that exist; ``place`` replaces pathvars by folders."""
     places = {kind: [place(path) for path in paths] for kind, paths in files.items()}
     return {kind: [path for path in paths if Path(path).exists()] for kind, paths in places.items()}
+
+
+def deleted(study: Study, dataset: str, place: Callable[[str], str], has_table: bool) -> Iterator[str]:
+    """The files of finished experiments that are gone. Snakemake ignores them as long as everything after them exists.
+
+    A missing evaluation counts only if there is a table, because a table that is made anyway asks for it.
+    """
+    views = [f"{view}.json" for view in study.views]
+    if set(study.views) & set(QUERY_VIEWS):
+        views += ["evaluation.json", "calibration.json"]
+    for row in study.rows.values():
+        folds = range(study.run(dataset, row.name).members)
+        for seed in row.seeds:
+            experiment = EXPERIMENT.format(study=study.name, dataset=dataset, row=row.name, seed=seed)
+            evaluated = _files_in(place(experiment))
+            missing = [f"{experiment}/{view}" for view in views if view not in evaluated]
+            if missing:
+                yield from missing if has_table else ()
+                continue
+            for fold in folds:
+                kept = _files_in(place(f"{experiment}/fold{fold}"))
+                yield from (f"{experiment}/fold{fold}/{file}" for file in RUN_FILES if file not in kept)
+
+
+def _files_in(folder: str) -> set[str]:
+    """The names in a folder, empty if it does not exist: one call to the disk for all of them."""
+    try:
+        return {path.name for path in Path(folder).iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def failures(study: Study, dataset: str, place: Callable[[str], str]) -> list[str]:

@@ -27,6 +27,9 @@ class Row:
     compare_to: str
     family: str | None = None
     paper: Mapping[str, Any] | None = None
+    method: str | None = None
+    # what defines the method, for rows with the method's label
+    defined: Mapping[str, str | None] | None = field(default=None, repr=False)
 
     @property
     def released(self) -> bool:
@@ -113,6 +116,11 @@ class Run:
         """The user's own files that the run uses, without weights described in config/weights."""
         return [file for file in own_files(self.training) if file != self.weights_file]
 
+    @cached_property
+    def own_model_files(self) -> list[str]:
+        """The user's own files that define the model, without weights described in config/weights."""
+        return [file for file in own_files(self.training["model"]) if file != self.weights_file]
+
     def _metric_options(self, clusters: bool = True) -> dict[str, Any]:
         """How metrics are computed, where `evaluation` differs from the defaults."""
         evaluation = self.settings["evaluation"]
@@ -139,6 +147,14 @@ class Study:
     baseline: str | None = None
     variant: str = ""
     scope: str = ALL
+    # the target that shows the study, if it has another name, and the options to choose a part of the study
+    target: str = ""
+    options: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that makes the study's report."""
+        return f"snakemake --cores all {self.target or self.name}{self.options}"
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -196,7 +212,7 @@ def load_study(
         name=name,
         path=source,
         title=composed["title"],
-        description=composed.get("description", ""),
+        description=composed["description"],
         views=tuple(composed["views"]),
         rows=rows,
         runs={
@@ -223,6 +239,8 @@ def _row(name: str, spec: Mapping[str, Any], seeds: Sequence[int]) -> Row:
         compare_to=spec.get("compare_to", name),
         family=spec.get("family"),
         paper=spec.get("paper"),
+        method=spec.get("method"),
+        defined=None if released else spec.get("defined"),
     )
 
 

@@ -48,8 +48,8 @@ def quoted(study: Study, dataset: str, documents: list[Document]) -> list[dict[s
 
 def scoped(study: Study, scope: str, documents: list[Document]) -> Study:
     """The study reduced to a scope: everything, the results so far, or only the published values."""
-    command = f"snakemake --cores all {study.name}"
-    named = replace(study, name=f"{study.name}_{scope}", scope=scope)
+    command = study.command
+    named = replace(study, name=f"{study.name}_{scope}", target="", scope=scope)
     if scope == SO_FAR:
         return replace(
             named,

@@ -1,6 +1,8 @@
 """run.json: everything needed to trace a number in a table back to the run that produced it."""
 
+import logging
 import platform
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,11 @@ from typing import Any
 import torch
 
 from recheck.data.packed import read_about
-from recheck.files import fingerprint, sha256
+from recheck.files import atomic, fingerprint, sha256
 from recheck.parts import own_files
+from recheck.user_code import unlisted_modules
 
+log = logging.getLogger("recheck")
 PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy")
 
 
@@ -19,10 +23,43 @@ def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
     return {"split": sha256(split), "pixels": read_about(pack)["sha256"]}
 
 
-def run_fingerprint(configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str]) -> str:
-    """Fingerprint of a run: equal fingerprints mean equal results on the same hardware and package versions."""
-    files = {path: sha256(path) for path in own_files(configuration)}
-    return fingerprint({"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_files": files})
+class UserFiles:
+    """The user's files that a run uses, as they are now: modules, with all that they import, and weights.
+
+    Create it before the modules are imported: they may be edited while the run trains.
+    """
+
+    def __init__(self, configuration: dict[str, Any]):
+        self.hashes = {path: sha256(path) for path in own_files(configuration)}
+        self.sources = {path: Path(path).read_bytes() for path in self.hashes if Path(path).suffix == ".py"}
+
+    def copy_to(self, folder: str | Path) -> None:
+        """Write the modules to a folder beside the model, under their paths; an older copy is replaced."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for path, content in self.sources.items():
+            with atomic(Path(folder, path)) as temporary:
+                temporary.write_bytes(content)
+
+    def warn_of_others(self) -> None:
+        """Warn of imported modules that can't be found in source text, such as a name that is computed."""
+        for path in unlisted_modules(self.hashes):
+            log.warning(
+                "%s was imported, but no import statement names it, so editing it will not retrain this run: "
+                "import it with an import statement.",
+                path,
+            )
+
+
+def run_fingerprint(
+    configuration: dict[str, Any], seed: int, fold: int, data: dict[str, str], own_files: dict[str, str]
+) -> str:
+    """Fingerprint of a run: equal fingerprints mean equal results on the same hardware and package versions.
+
+    ``own_files`` holds the hashes of the user's files.
+    """
+    return fingerprint(
+        {"configuration": configuration, "seed": seed, "fold": fold, "data": data, "own_files": own_files}
+    )
 
 
 def code_hash() -> str:

@@ -1,0 +1,60 @@
+"""A study of a few lines on top of another, and a part of a study."""
+
+import html
+import json
+
+from support.studies import shipped
+
+
+def test_three_methods_of_three_papers_in_five_lines(project):
+    """What defines each method reaches its training, as in the study of its paper."""
+    project.write(
+        "config/studies/three.yaml",
+        """\
+        base: letters
+        keep: []
+        title: Three papers, one protocol
+        methods: {contrastive_within_pair: , norm_proxy: , hybrid: }
+        """,
+    )
+    papers = {"contrastive_within_pair": "mlrc", "norm_proxy": "unbiased", "hybrid": "contextual_256"}
+    records = {row: f"results/three/glyphs/{row}/seed0/fold0/run.json" for row in papers}
+    project.succeed("--cores", "2", "--", *records.values())
+    for row, paper in papers.items():
+        trained = json.loads(project.read(records[row]))["configuration"]
+        published = shipped(paper).run("cub200", row).training
+        assert trained["loss"]["class"] == published["loss"]["class"]
+        assert trained.get("forward") == published.get("forward")
+        assert trained["model"].get("channel_dropout") == published["model"].get("channel_dropout")
+        assert trained["model"]["backbone"]["name"] == "small_net:SmallNet", "the protocol's"
+    trained = json.loads(project.read(records["norm_proxy"]))["configuration"]
+    assert trained["model"]["head"]["class"] == "NormProxyHead"
+
+    project.edit(
+        "config/studies/three.yaml",
+        "contrastive_within_pair: ,",
+        "contrastive_within_pair: {model: {channel_dropout: 0}},",
+    )
+    message = project.fail("--dry-run", "--", "three")
+    assert "'model.channel_dropout' is none, but it is some in method 'contrastive_within_pair'" in message
+
+
+def test_a_restricted_call_leaves_the_report_of_the_study_alone(project):
+    """`--config methods=[…]` makes a report of its own, which names the command; the whole study stays finished."""
+    reports = [path for path in project.path("results/letters").rglob("*") if path.suffix in (".html", ".md", ".png")]
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in reports}
+    output = project.succeed("--cores", "2", "--config", "methods=[triplet]")
+    assert "so its report is results/letters_selected_triplet/index.html" in output
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in reports} == before
+    page = html.unescape(project.read("results/letters_selected_triplet/index.html"))
+    assert "snakemake --cores all letters --config 'methods=[triplet]'" in page
+    assert "1 of 3 rows" in page
+    table = project.read("results/letters_selected_triplet/glyphs/table.csv")
+    assert len(table.splitlines()) == 2
+    assert project.planned() == project.planned("--config", "methods=[triplet]") == {}
+    # another variant has runs of its own
+    project.edit(
+        "config/studies/letters.yaml", "methods:\n", "variants: {code: {protocol: {precision: bfloat16}}}\nmethods:\n"
+    )
+    assert project.planned("--config", "variant=code")["train"] == 5
+    assert project.planned() == {}

@@ -1,0 +1,72 @@
+"""A part of a study, chosen by the config: some rows, other seeds or another variant.
+
+Its report has its own folder, so that it never replaces the report of the whole study. Its runs are the study's, except
+in another variant: a variant changes runs, so its runs have their own folder too.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recheck.files import fingerprint
+from recheck.study.model import Study
+from recheck.study.summary import described
+
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The choices of the config; None or empty where it leaves the choice to the study."""
+
+    methods: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    variant: str | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Selection":
+        lists = {key: tuple(config.get(key) or ()) for key in ("methods", "seeds")}
+        return cls(**lists, variant=config.get("variant"))
+
+    def of_runs(self) -> "Selection":
+        """The choices that change runs."""
+        return Selection(variant=self.variant)
+
+    def __bool__(self) -> bool:
+        return bool(self.methods or self.seeds or self.variant)
+
+    def folder(self, study: str) -> str:
+        """The name of the folder of the report, the same for the same choices."""
+        words = [*sorted(set(self.methods)), *([self.variant] if self.variant else [])]
+        words += ["seeds", *map(str, self.seeds)] if self.seeds else []
+        slug = re.sub(r"[^a-z0-9_.-]", "-", "_".join(words).lower())
+        if len(slug) > LONGEST:
+            slug = fingerprint([sorted(set(self.methods)), list(self.seeds), self.variant])[:12]
+        return f"{study}_selected_{slug}"
+
+    @property
+    def options(self) -> str:
+        """The choices as words of a command line."""
+        words = [f"{key}=[{','.join(map(str, values))}]" for key, values in self._lists.items() if values]
+        words += [f"variant={self.variant}"] if self.variant else []
+        return " --config " + " ".join(map(shlex.quote, words)) if words else ""
+
+    @property
+    def _lists(self) -> dict[str, tuple]:
+        return {"methods": self.methods, "seeds": self.seeds}
+
+    def applied(self, name: str, whole: Study, part: Study) -> Study:
+        """The ``part`` of the ``whole`` study, with a title, a description and a command that name the choices."""
+        rows = f"{len(part.rows)} of {len(whole.rows)} rows" if len(part.rows) < len(whole.rows) else ""
+        seeds = f"seeds {', '.join(map(str, self.seeds))}" if self.seeds else ""
+        variant = f"variant {part.variant}" if self.variant else ""
+        chosen = ", ".join(filter(None, [rows, seeds, variant]))
+        named = replace(part, name=whole.name, options=self.options)
+        facts = described(replace(named, description="")).description
+        return replace(
+            named,
+            title=f"{whole.title} – {chosen}",
+            description=f"Study {name}, of which only a part was chosen: {chosen}. {facts}",
+        )
