@@ -37,7 +37,7 @@ EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
 # State that a run resumes from. It is not a declared output, because Snakemake would delete it.
 STATE = f"{RESULTS}/state/{RUN}"
-ROW = r"[a-z0-9][a-z0-9_-]*"
+ROW = r"[a-z0-9][a-z0-9._-]*"
 TABLE_NEEDS = ("evaluations", "index", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()

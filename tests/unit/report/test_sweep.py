@@ -42,8 +42,9 @@ def rows(methods=tuple(LABELS), seeds=3, documents=()):
     return build(facts(LABELS, dataset="birds", views=VIEWS, metrics=["R@1"], quoted=documents), summary)
 
 
-def draw(files, table, values=VALUES):
-    return sweep.draw(table, values=values, setting="Embedding size", views=VIEWS, metric="R@1", **files)
+def draw(files, table, values=VALUES, names=None):
+    shown = {"setting": "Embedding size", "views": VIEWS, "metric": "R@1", "names": names}
+    return sweep.draw(table, values=values, **shown, **files)
 
 
 def legend_of(figure):
@@ -87,6 +88,14 @@ def test_values_are_the_ticks_of_a_logarithmic_axis(files):
     drawn.canvas.draw()
     assert drawn.axes[0].get_xscale() == "linear"
     assert [tick.get_text() for tick in drawn.axes[0].get_xticklabels()] == ["0.5", "0.85", "1"]
+
+
+def test_words_and_numbers_are_shown_as_the_study_writes_them(files):
+    words = {"Triplet": [(0.0, "triplet_64"), (1.0, "triplet_256"), (2.0, "triplet_2048")]}
+    drawn = draw(files, rows(), words, {0.0: "small", 1.0: "Large", 2.0: "1e-4"})
+    drawn.canvas.draw()
+    assert drawn.axes[0].get_xscale() == "linear"
+    assert [tick.get_text() for tick in drawn.axes[0].get_xticklabels()] == ["small", "Large", "1e-4"]
 
 
 def test_published_values_without_measurements_have_no_solid_line(files):

@@ -303,8 +303,8 @@ def test_a_sweep_is_every_method_with_every_value(write):
         "triplet_16": {**triplet, "label": "Triplet, 16", "loss": {**loss, "margin": 16}, "seeds": 1},
     }
     for change, sentence in (
-        ({"values": {0.5: {}}}, r"a key in 'sweep.values' is 0\.5"),
-        ({"values": {"0.5": {}}}, r"the value '0\.5' must be a whole number"),
+        ({"values": {"Wide": {}, "wide": {}}}, "the row name 'triplet_wide' appears twice, because 'wide' and another"),
+        ({"values": {"1e-4": {}, "0.0001": {}}}, r"the values '1e-4' and '0\.0001' are the same number"),
         ({"methods": ["tripplet"]}, "'sweep': unknown row 'tripplet'; did you mean 'triplet'"),
         ({"values": {2: {"method": "arcface"}}}, "'sweep': 'method' of a row can't be changed here"),
         ({"values": {2: {"lose": {}}}}, "unknown key 'lose' in 'methods.triplet_2'; did you mean 'loss'"),
@@ -401,6 +401,7 @@ def test_an_unknown_study_suggests_the_nearest():
         ("class_disjoint_folds, folds: 4", "class_halfs", "did you mean 'class_halves'?"),
         ("protocol:", "protocol: {", "not valid YAML"),
         # keys of earlier versions
+        ("title:", "rows: [triplet]\ntitle:", "unknown key 'rows'; name the rows of the base to take in 'keep'"),
         ("title:", "includes: []\ntitle:", "unknown key 'includes'; it was renamed to 'also_build'."),
         ("title:", "fidelity: code\ntitle:", "unknown key 'fidelity'; it was renamed to 'variant'."),
         ("title:", "fidelities: {}\ntitle:", "unknown key 'fidelities'; it was renamed to 'variants'."),

@@ -90,6 +90,7 @@ def test_a_sweep_has_one_line_per_method():
     assert shown["label"] == "Weight of the contextual part (%)"
     (line,) = shown["lines"]
     assert line["points"] == [[50.0, "hybrid_50"], [100.0, "hybrid_100"]]
+    assert shown["names"] == [[50.0, "50"], [100.0, "100"]]
     assert not line["label"].endswith("50")
 
 

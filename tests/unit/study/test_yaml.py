@@ -14,6 +14,15 @@ def test_scientific_notation_without_a_dot_is_a_number(tmp_path):
     assert read_yaml(path) == {"a": 1e-4, "b": -2000.0, "c": 1.5e-6, "d": "e4", "e": 10}
 
 
+def test_keys_are_the_text_of_the_file(tmp_path):
+    path = tmp_path / "keys.yaml"
+    path.write_text("{0.05: a, 1e-4: b, 8: c, on: d, word: e, 1.50: f}")
+    assert read_yaml(path) == {"0.05": "a", "1e-4": "b", "8": "c", "on": "d", "word": "e", "1.50": "f"}
+    path.write_text("{8: a, '8': b}", encoding="utf-8")
+    with pytest.raises(UserError, match="key '8' appears twice"):
+        read_yaml(path)
+
+
 def test_errors_name_the_line(tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_text(

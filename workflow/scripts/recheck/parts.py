@@ -216,7 +216,7 @@ def load(name: str, what: str) -> Any:
 
 
 def own_files(configuration: Any) -> list[str]:
-    """The user's files that the run settings use: modules of ``module:Class`` with the modules they import, and weights.
+    """The user's files that run settings use: modules of ``module:Class`` with all that they import, and weights.
 
     They are part of a run's fingerprint, so editing one makes it a new run.
     """

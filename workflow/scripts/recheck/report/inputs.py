@@ -107,9 +107,14 @@ class Inputs:
 
     @property
     def swept(self) -> dict[str, list[tuple[float, str]]]:
-        """Label of each line of a sweep → its (value, row) pairs; empty without a sweep."""
+        """Label of each line of a sweep → its (place on the axis, row) pairs; empty without a sweep."""
         lines = (self.facts["sweep"] or {}).get("lines", [])
         return {line["label"]: [tuple(point) for point in line["points"]] for line in lines}
+
+    @property
+    def sweep_names(self) -> dict[float, str]:
+        """Place on the axis of a sweep → the value as the study writes it."""
+        return dict((self.facts["sweep"] or {}).get("names", []))
 
     def chance(self, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
         """The metrics of a random order, by view and metric."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from recheck.errors import UserError, nearest
 from recheck.names import FOLD_VIEWS, QUERY_VIEWS, RELEASED, check_views
+from recheck.study import sweep as sweeps
 from recheck.study.definition import definition
 from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
@@ -272,23 +273,29 @@ def _with_sweep(study: dict[str, Any], path: Path) -> dict[str, Any]:
     sweep = study.get("sweep")
     if not sweep:
         return study
+    places = sweeps.places(sweep["values"])
+    for value, place in places.items():
+        first = next(other for other in places if places[other] == place)
+        if first != value:
+            raise UserError(f"{path}, 'sweep': the values '{first}' and '{value}' are the same number. Remove one.")
     rows: dict[str, Any] = {}
     for method in sweep["methods"]:
         if method not in study["methods"]:
             raise UserError(f"{path}, 'sweep': unknown row '{method}'; {nearest(method, study['methods'])}.")
         row = study["methods"][method]
         for value, settings in sweep["values"].items():
-            if not str(value).isdecimal():
+            name = sweeps.row_name(method, value)
+            if name in rows:
                 raise UserError(
-                    f"{path}, 'sweep': the value '{value}' must be a whole number, because it becomes part of a row's "
-                    "name."
+                    f"{path}, 'sweep': the row name '{name}' appears twice, because '{value}' and another value differ "
+                    "only in capitals or punctuation. Change one of them."
                 )
             changed = row
             for_all = {key: setting for key, setting in (settings or {}).items() if key != "methods"}
             for changes in (for_all, (settings or {}).get("methods", {}).get(method, {})):
                 _check_no_method(changes, f"{path}, 'sweep'")
                 changed = merge(changed, changes)
-            rows[f"{method}_{value}"] = {**changed, "label": f"{row['label']}, {value}"}
+            rows[name] = {**changed, "label": sweeps.label(row["label"], value)}
     return {**study, "methods": rows}
 
 

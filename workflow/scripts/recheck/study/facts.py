@@ -6,6 +6,7 @@ from typing import Any
 
 from recheck.files import canonical
 from recheck.names import QUERY_VIEWS, watched_metrics
+from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
 from recheck.study.published import Document, quoted
 
@@ -153,4 +154,5 @@ def _sweep(study: Study) -> dict[str, Any] | None:
     if not study.sweep:
         return None
     lines = [{"label": name, "points": [list(point) for point in points]} for name, points in study.swept().items()]
-    return {"label": study.sweep["label"], "lines": lines}
+    names = [[place, value] for value, place in sweeps.places(study.sweep["values"]).items()]
+    return {"label": study.sweep["label"], "lines": lines, "names": names}

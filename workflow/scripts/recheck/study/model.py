@@ -10,6 +10,7 @@ from recheck.errors import UserError, nearest
 from recheck.files import canonical
 from recheck.names import CLUSTERING, RELEASED, watched_metrics
 from recheck.parts import own_files
+from recheck.study import sweep as sweeps
 from recheck.study.compose import Files, compose, merge
 from recheck.study.schema import settings_used_by
 
@@ -172,12 +173,12 @@ class Study:
         return canonical(self.protocols[dataset]["split"])
 
     def swept(self) -> dict[str, list[tuple[float, str]]]:
-        """Label of each method in the sweep → its (value, row) pairs, for the rows in this study."""
+        """Label of each method in the sweep → its (place on the axis, row) pairs, for the rows in this study."""
         lines: dict[str, list[tuple[float, str]]] = {}
         for method in (self.sweep or {}).get("methods", ()):
-            for value in self.sweep["values"]:
-                if row := self.rows.get(f"{method}_{value}"):
-                    lines.setdefault(row.label.removesuffix(f", {value}"), []).append((float(value), row.name))
+            for value, place in sweeps.places(self.sweep["values"]).items():
+                if row := self.rows.get(sweeps.row_name(method, value)):
+                    lines.setdefault(row.label.removesuffix(sweeps.label("", value)), []).append((place, row.name))
         return lines
 
     def with_rows(self, names: Collection[str]) -> "Study":
@@ -263,7 +264,7 @@ def _resolve(composed: Mapping[str, Any], dataset: str, row: Mapping[str, Any]) 
 def _chosen(study: Study, names: Sequence[str]) -> list[str]:
     """The rows that `--config methods=[…]` selects; a method of a sweep selects all of its rows."""
     sweep = study.sweep or {"methods": [], "values": {}}
-    rows = {method: [f"{method}_{value}" for value in sweep["values"]] for method in sweep["methods"]}
+    rows = {method: [sweeps.row_name(method, value) for value in sweep["values"]] for method in sweep["methods"]}
     for name in names:
         if name not in study.rows and name not in rows:
             known = nearest(name, [*study.rows, *rows])

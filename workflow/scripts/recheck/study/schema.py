@@ -103,6 +103,8 @@ def _sentence(error: ValidationError, file: str) -> str:
 
 def _meant(unknown: str, known: dict[str, Any]) -> str:
     new = OLD_WORDS.get(unknown)
+    if unknown == "rows" and "keep" in known:
+        return "; name the rows of the base to take in 'keep', as in 'keep: [triplet]'"
     if new not in known:
         return f"; {nearest(str(unknown), known)}"
     if unknown == "from":

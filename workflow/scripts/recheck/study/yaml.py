@@ -74,18 +74,24 @@ def _check_plain(value: dict[str, Any], path: str | Path) -> None:
 # libyaml if available: every `snakemake` call reads all studies, and the pure-Python loader is ten times slower.
 class _UniqueKeyLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     def construct_mapping(self, node, deep=False):
+        _read_keys_as_text(node)
         seen = set()
         for key_node, _ in node.value:
-            key = _word(self.construct_object(key_node, deep=True))
-            if isinstance(key, (str, int, float)) and key in seen:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key '{key}' appears twice", key_node.start_mark)
-            seen.add(key if isinstance(key, (str, int, float)) else id(key_node))
-        return {_word(key): value for key, value in super().construct_mapping(node, deep).items()}
+            seen.add(key if isinstance(key, str) else id(key_node))
+        return super().construct_mapping(node, deep)
 
 
-def _word(key: Any) -> Any:
-    """The key as text if it is a whole number, such as a sweep value: keys of two types can't be sorted."""
-    return str(key) if type(key) is int else key
+def _read_keys_as_text(node: yaml.MappingNode) -> None:
+    """Read keys such as 8, 0.05, 1e-4 or on, which a sweep may have, as the text that the file has."""
+    for key, _ in node.value:
+        if key.tag in _NOT_TEXT:
+            key.tag = "tag:yaml.org,2002:str"
+
+
+_NOT_TEXT = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "int")}
 
 
 # YAML 1.1 reads 1e-4 as text, but it is meant as a number.

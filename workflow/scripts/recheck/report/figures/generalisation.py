@@ -44,6 +44,7 @@ def draw(
     png: str | Path,
     svg: str | Path,
     values: Mapping[str, Sequence[tuple[float, str]]] | None = None,
+    names: Mapping[float, str] | None = None,
     setting: str = "",
     published: Mapping[str, tuple[float, float]] | None = None,
     read_off: bool = False,
@@ -62,7 +63,7 @@ def draw(
     with styled() as plt:
         figure, axis = plt.subplots(figsize=(7.6, 4.8), layout="constrained")
         if values:
-            handles = _over_values(axis, histories, columns, values, published)
+            handles = _over_values(axis, histories, columns, values, published, names or {})
             handles.append(legend_line(ls="", label=f"numbers: {setting[:1].lower()}{setting[1:]}"))
         else:
             handles = _over_epochs(axis, histories, columns, labels, published)
@@ -113,6 +114,7 @@ def _over_values(
     columns: Sequence[str],
     values: Mapping[str, Sequence[tuple[float, str]]],
     published: Mapping[str, tuple[float, float]],
+    names: Mapping[float, str],
 ) -> list[Line2D]:
     """Draw lines from value to value, with filled marks (measured) or hollow marks (published); return the legend."""
     measured = {label: _ends(histories, points, columns) for label, points in values.items()}
@@ -131,7 +133,9 @@ def _over_values(
                 named = points if len(drawn) <= NAMED_POINTS else [points[0], *points[1:][-1:]]
                 for value, end in named:
                     place = {"xytext": (4, 5), "textcoords": "offset points"}
-                    axis.annotate(f"{value:g}", end, fontsize=8, color=look["color"], zorder=4, **place)
+                    axis.annotate(
+                        names.get(value, f"{value:g}"), end, fontsize=8, color=look["color"], zorder=4, **place
+                    )
     return handles
 
 
@@ -184,6 +188,7 @@ class Generalisation(Figure):
             published=_published_ends(inputs.quoted, inputs.labels, columns) if columns else None,
             read_off=any(document.approximate for document in inputs.quoted),
             values=inputs.swept,
+            names=inputs.sweep_names,
             setting=(facts["sweep"] or {}).get("label", ""),
             png=png,
             svg=svg,

@@ -29,8 +29,11 @@ def draw(
     metric: str,
     png: str | Path,
     svg: str | Path,
+    names: Mapping[float, str] | None = None,
 ) -> Drawing:
     """One panel per view with any value; ``values`` maps each method's label to its (value, row) pairs.
+
+    ``names`` has the texts of values that are not shown as plain numbers.
 
     ``table`` is the frame of a table; its published values are from the first document that has them.
     """
@@ -50,7 +53,7 @@ def draw(
             for number, points in enumerate(values.values()):
                 _measured(axis, rows, points, line_of(number))
                 _published(axis, rows, points, line_of(number))
-            scale(axis, ticks)
+            scale(axis, ticks, names or {})
             axis.set(title=view_title(view).capitalize(), xlabel=setting)
         axes[0, 0].set_ylabel(f"{metric} (%)")
         present = set(table["method"])
@@ -66,7 +69,7 @@ def draw(
         return save(figure, png, svg)
 
 
-def scale(axis: Axes, ticks: Sequence[float]) -> None:
+def scale(axis: Axes, ticks: Sequence[float], names: Mapping[float, str]) -> None:
     """Put ticks at the values, on a logarithmic scale if they are far apart."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -74,7 +77,7 @@ def scale(axis: Axes, ticks: Sequence[float]) -> None:
         axis.set_xscale("log", base=2)
     axis.xaxis.set_major_locator(FixedLocator(ticks))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(plain)
+    axis.xaxis.set_major_formatter(lambda value, place: names.get(value) or plain(value, place))
 
 
 def _measured(axis: Axes, table: DataFrame, points: Sequence[tuple[float, str]], look: Mapping) -> None:
@@ -141,4 +144,4 @@ class Sweep(Figure):
             "views": facts["views"],
             "metric": facts["metrics"][0],
         }
-        return draw(inputs.frame, values=inputs.swept, **shown, png=png, svg=svg)
+        return draw(inputs.frame, values=inputs.swept, names=inputs.sweep_names, **shown, png=png, svg=svg)
