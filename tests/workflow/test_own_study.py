@@ -58,3 +58,33 @@ def test_a_restricted_call_leaves_the_report_of_the_study_alone(project):
     )
     assert project.planned("--config", "variant=code")["train"] == 5
     assert project.planned() == {}
+
+
+def test_the_same_run_of_another_study_is_copied(project):
+    """Nothing is trained twice, and what differs in one byte is trained."""
+    project.write("config/studies/mine.yaml", "base: letters\nkeep: [triplet]\n")
+    theirs, ours = (f"results/{study}/glyphs/triplet/seed0/fold0" for study in ("letters", "mine"))
+    project.succeed("--cores", "1", "--", f"{ours}/run.json")
+    record, original = (json.loads(project.read(f"{run}/run.json")) for run in (ours, theirs))
+    assert record["reused_from"] == theirs and record["study"] == "mine"
+    for key in ("fingerprint", "configuration", "data", "own_files", "best_epoch", "versions"):
+        assert record[key] == original[key]
+    for name in ("model.safetensors", "history.csv", "code/small_net.py"):
+        assert project.path(f"{ours}/{name}").read_bytes() == project.path(f"{theirs}/{name}").read_bytes()
+    assert "Reused the same run" in project.read("logs/mine/glyphs/triplet/seed0/fold0/train.log")
+    assert project.planned("--", f"{ours}/run.json") == {}
+    # redone on request, or because the other run has changed
+    project.succeed("--cores", "1", f"{ours}/run.json", "--forcerun", f"{ours}/run.json", "--config", "reuse=false")
+    assert "reused_from" not in json.loads(project.read(f"{ours}/run.json"))
+    same = project.path(f"{theirs}/model.safetensors").read_bytes()
+    assert project.path(f"{ours}/model.safetensors").read_bytes() == same
+
+
+def test_a_sweep_over_numbers_and_words(project):
+    values = "{0.05: {loss: {margin: 0.05}}, 1e-4: {loss: {margin: 1e-4}}, Wide: {loss: {margin: 1}}}"
+    project.write(
+        "config/studies/swept.yaml",
+        f"base: letters\nsweep: {{label: Margin, methods: [triplet], values: {values}}}\n",
+    )
+    assert project.planned("swept")["train"] == 6
+    assert project.planned("--", "results/swept/glyphs/triplet_0.05/seed0/separated.json")["train"] == 2

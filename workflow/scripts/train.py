@@ -16,6 +16,7 @@ from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
+from recheck.training.reuse import FinishedRuns, reuse_key
 from recheck.training.seeding import make_deterministic
 
 with job(snakemake) as log:
@@ -31,6 +32,16 @@ with job(snakemake) as log:
     stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
     fingerprint = run_fingerprint(configuration, seed, fold, data, user_files.hashes)
+    place = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": seed, "fold": fold}
+    hardware = machine(device, snakemake.threads)
+    finished_runs, outputs = FinishedRuns(snakemake.params.state), dict(snakemake.output.items())
+    key = reuse_key(fingerprint, hardware, config["deterministic"])
+    if config.get("reuse", True) and (reused := finished_runs.copy(key, outputs)):
+        user_files.copy_to(Path(snakemake.output.model).with_name("code"))
+        seconds = round(time.perf_counter() - started, 1)
+        write_json(snakemake.output.record, {**reused, **place, "wall_seconds": seconds})
+        log.info("Reused the same run, %s", reused["reused_from"])
+        sys.exit()
     run = Run(
         configuration,
         FoldData.load(source.index, source.split, Path(source.pack).parent, fold),
@@ -62,9 +73,7 @@ with job(snakemake) as log:
     write_json(
         snakemake.output.record,
         {
-            **{key: wildcards[key] for key in ("study", "dataset", "method")},
-            "seed": seed,
-            "fold": fold,
+            **place,
             "fingerprint": fingerprint,
             "configuration": configuration,
             "data": data,
@@ -73,7 +82,9 @@ with job(snakemake) as log:
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
             **({"best_on_test": outcome.best_row} if outcome.best_on_test else {}),
-            **machine(device, snakemake.threads),
+            **hardware,
+            "deterministic": config["deterministic"],
             "wall_seconds": round(time.perf_counter() - started, 1),
         },
     )
+    finished_runs.note(key, outputs)

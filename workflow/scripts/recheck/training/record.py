@@ -68,6 +68,15 @@ def code_hash() -> str:
     return fingerprint({str(path.relative_to(package)): sha256(path) for path in sorted(package.rglob("*.py"))})
 
 
+def _processor() -> str:
+    """The CPU's model, which decides the last digits of results, and the instructions that torch uses on it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    model = models[0] if models else platform.processor() or platform.machine()
+    return f"{model}, {torch.backends.cpu.get_cpu_capability()}"
+
+
 def machine(device: torch.device, threads: int) -> dict[str, Any]:
     import faiss  # imported late: embedding jobs don't need it
 
@@ -75,6 +84,7 @@ def machine(device: torch.device, threads: int) -> dict[str, Any]:
     return {
         "device": device.type,
         "device_name": name,
+        "processor": _processor(),
         "threads": threads,
         "cpu_threads": torch.get_num_threads(),
         "versions": {
