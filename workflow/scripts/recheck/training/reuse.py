@@ -32,11 +32,11 @@ class FinishedRuns:
 
     def note(self, key: str, outputs: Mapping[str, str]) -> None:
         """Leave a note of a finished run with these outputs, unless another finished run has one."""
-        if self._read(key) is not None:
-            return
-        files = {name: sha256(path) for name, path in outputs.items()}
-        folder = Path(outputs["record"]).parent
-        write_json(self.notes / f"{key}.json", {"folder": str(folder.relative_to(self.results)), "files": files})
+        folder = str(Path(outputs["record"]).parent.relative_to(self.results))
+        noted = self._read(key)
+        if noted is None or noted["folder"] == folder:
+            files = {name: sha256(path) for name, path in outputs.items()}
+            write_json(self.notes / f"{key}.json", {"folder": folder, "files": files})
 
     def copy(self, key: str, outputs: Mapping[str, str]) -> dict[str, Any] | None:
         """Copy the files of the finished run with this key; return its record, or None if there is no such run."""
