@@ -92,3 +92,11 @@ def test_a_protocol_can_not_give_a_miner_to_methods_without_one(tmp_path):
         UserError, match=r"row 'triplet': 'miner\.class' is TripletMarginMiner, but it is none in method"
     ):
         own_study(tmp_path, text)
+
+
+def test_a_label_of_the_base_does_not_cover_another_method(tmp_path):
+    text = "base: contextual_224\ntitle: Mine\npublished:\nkeep: [roadmap]\nmethods:\n  roadmap: {CHANGE}\n"
+    own_study(tmp_path, text.replace("CHANGE", "loss: {weight: 0.2}"))
+    with pytest.raises(UserError, match=r"row 'roadmap' changes 'miner\.class' but keeps the label 'Roadmap \+ regul"):
+        own_study(tmp_path, text.replace("CHANGE", "miner: {class: MultiSimilarityMiner}"))
+    own_study(tmp_path, text.replace("CHANGE", "label: Mined, miner: {class: MultiSimilarityMiner}"))

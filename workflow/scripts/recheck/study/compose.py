@@ -11,7 +11,7 @@ from typing import Any
 from recheck.errors import UserError, nearest
 from recheck.names import FOLD_VIEWS, QUERY_VIEWS, RELEASED, check_views
 from recheck.study import sweep as sweeps
-from recheck.study.definition import definition
+from recheck.study.definition import definition, redefined
 from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
 
@@ -113,6 +113,7 @@ def _with_base(path: Path, files: Files, seen: tuple[str, ...] = ()) -> dict[str
             f"{path}: 'base' is circular: {' → '.join((*seen, name))}. Remove 'base' from one of these studies."
         )
     base = _kept(_with_base(files.studies[name], files, (*seen, name)), study.get("keep"), path)
+    _check_labels(study, base, path)
     inherited = {key: value for key, value in base.items() if key not in NOT_INHERITED}
     changes = {key: value for key, value in study.items() if key != "base" and not (key == "keep" and _words(value))}
     both = {**inherited, **changes}
@@ -121,6 +122,19 @@ def _with_base(path: Path, files: Files, seen: tuple[str, ...] = ()) -> dict[str
             both[key] = merged(base[key], study[key])
     emptied = [row for row, spec in _mapping(study, "methods").items() if spec is None]
     return _without(both, [row for row in emptied if row in _mapping(base, "methods")])
+
+
+def _check_labels(study: dict[str, Any], base: dict[str, Any], path: Path) -> None:
+    """Refuse a row that becomes another method under a label that the base has given it."""
+    for row, spec in _mapping(study, "methods").items():
+        given = _mapping(base, "methods").get(row)
+        if not (isinstance(spec, dict) and isinstance(given, dict)) or _says_method(spec):
+            continue
+        if "label" in given and "label" not in spec and (key := redefined(spec, given)):
+            raise UserError(
+                f"{path}: row '{row}' changes '{key}' but keeps the label '{given['label']}' of the base. A row that "
+                "changes what defines its method must have its own 'label'."
+            )
 
 
 def _kept(base: dict[str, Any], keep: Any, path: Path) -> dict[str, Any]:

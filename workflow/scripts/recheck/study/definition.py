@@ -13,8 +13,7 @@ DROPOUT = "model.channel_dropout"
 def definition(method: Mapping[str, Any]) -> dict[str, str | None]:
     """Key → class of each part that defines a method; None for parts that it must not have."""
     defined: dict[str, str | None] = {f"{key}.class": None for key in COMPLETE}
-    for key in (*COMPLETE, *IF_SET):
-        defined.update(_classes(method.get(key), key))
+    defined.update(_all_classes(method))
     if (method.get("model") or {}).get("channel_dropout"):
         defined[DROPOUT] = "some"
     return defined
@@ -31,6 +30,15 @@ def changed(defined: Mapping[str, str | None], settings: Mapping[str, Any]) -> t
         if value != expected:
             return key, expected or "none", value or "none"
     return None
+
+
+def redefined(row: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
+    """The first defining key that a row sets to another class than the row of the base has."""
+    return next((key for key, name in _all_classes(row).items() if name != _all_classes(base).get(key)), None)
+
+
+def _all_classes(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value for key in (*COMPLETE, *IF_SET) for name, value in _classes(settings.get(key), key)}
 
 
 def _classes(value: Any, key: str) -> Iterator[tuple[str, str]]:
