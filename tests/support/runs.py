@@ -65,6 +65,7 @@ def same(one, other):
         assert torch.equal(one.weights[name], other.weights[name]), name
     timeless = [[{k: v for k, v in row.items() if k != "images_per_second"} for row in o.history] for o in (one, other)]
     assert timeless[0] == timeless[1]
+    assert one.warnings == other.warnings
 
 
 class StopAfter(StopRequest):

@@ -20,6 +20,8 @@ from recheck.report.figures import all_figures
 from recheck.study import grid
 from recheck.study.catalogue import Catalogue, unknown_target
 from recheck.study.compose import Files
+from recheck.study.model import ALL
+from recheck.study.doubts import doubtful_settings
 from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
 from recheck.study.yaml import names_in
@@ -38,7 +40,7 @@ RUN = f"{EXPERIMENT}/fold{{fold}}"
 # State that a run resumes from. It is not a declared output, because Snakemake would delete it.
 STATE = f"{RESULTS}/state/{RUN}"
 ROW = r"[a-z0-9][a-z0-9._-]*"
-TABLE_NEEDS = ("evaluations", "index", "split")
+TABLE_NEEDS = ("evaluations", "index", "runs", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
 RUN_THREADS = 8 if GPUS else 1
@@ -153,11 +155,15 @@ def check_request():
             continue
         page = CATALOGUE.report(name)
         CATALOGUE.shown(page)
-        if page != name and workflow.exec_mode.name == "DEFAULT":
+        if workflow.exec_mode.name != "DEFAULT":
+            continue
+        if page != name:
             logger.info(
                 f"'{name}' is restricted by {CATALOGUE.selection.options.strip()}, so its report is "
                 f"{RESULTS}/{page}/index.html. The report without this option is not changed."
             )
+        for sentence in doubtful_settings(CATALOGUE.reported(page)) if TARGETS[name][1] == ALL else ():
+            logger.warning(f"Warning: {sentence}")
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
     for key, folder in workflow.pathvars.items.items():

@@ -6,7 +6,7 @@ from recheck.data.index import read_index
 from recheck.data.splits import read_split
 from recheck.evaluation.calibration import evaluation_json
 from recheck.evaluation.embeddings import read_embeddings
-from recheck.evaluation.query_sets import doubts, query_sets
+from recheck.evaluation.query_sets import findings, query_sets
 from recheck.evaluation.search import search_device
 from recheck.files import sha256, write_json
 from recheck.job import job
@@ -25,11 +25,13 @@ with job(snakemake) as log:
         search_device(snakemake.config["device"]),
     )
     run = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": int(wildcards.seed)}
-    for sentence in doubts(sets, split, labels):
-        log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, sentence)
+    warnings = findings(sets, embeddings, split, labels)
+    for found in (found for of_set in warnings.values() for found in of_set):
+        log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, found["text"])
     results = {name: queries.metrics(configuration["metrics"]) for name, queries in sets.items()}
     for name, metrics in results.items():
-        write_json(output[name], {**run, "view": name, "dim": embeddings[name].shape[1], "metrics": metrics})
+        dim = embeddings[name].shape[1]
+        write_json(output[name], {**run, "view": name, "dim": dim, "metrics": metrics, "warnings": warnings[name]})
     blocks = {
         name: (queries.calibration, {key: value for key, value in results[name].items() if key.startswith("R@")})
         for name, queries in sets.items()

@@ -11,7 +11,7 @@ from recheck.files import write_json
 from recheck.job import job
 from recheck.names import BEST_ON_TEST
 
-with job(snakemake):
+with job(snakemake) as log:
     wildcards, configuration = snakemake.wildcards, snakemake.params.configuration
     faiss.omp_set_num_threads(snakemake.threads)
     split = read_split(snakemake.input.split, 0)
@@ -31,6 +31,8 @@ with job(snakemake):
             unit=configuration.get("normalise", True),
             clusters=configuration.get("clustering"),
         )
+        for found in result["warnings"]:
+            log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, found["text"])
         write_json(
             path,
             {

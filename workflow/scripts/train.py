@@ -19,6 +19,13 @@ from recheck.training.record import UserFiles, data_hashes, machine, run_fingerp
 from recheck.training.reuse import FinishedRuns, reuse_key
 from recheck.training.seeding import make_deterministic
 
+
+def warn(findings):
+    """Log what the sanity checks found."""
+    for found in findings:
+        log.warning("%s, seed %s, fold %s: %s", wildcards.method, wildcards.seed, wildcards.fold, found["text"])
+
+
 with job(snakemake) as log:
     started = time.perf_counter()
     user_files = UserFiles(snakemake.params.configuration)
@@ -41,6 +48,7 @@ with job(snakemake) as log:
         seconds = round(time.perf_counter() - started, 1)
         write_json(snakemake.output.record, {**reused, **place, "wall_seconds": seconds})
         log.info("Reused the same run, %s", reused["reused_from"])
+        warn(reused.get("warnings", []))
         sys.exit()
     run = Run(
         configuration,
@@ -61,6 +69,7 @@ with job(snakemake) as log:
         sys.exit(interruption.exit_code)
     user_files.warn_of_others()
     user_files.copy_to(Path(snakemake.output.model).with_name("code"))
+    warn(outcome.warnings)
     save_model(
         snakemake.output.model,
         outcome.weights,
@@ -82,6 +91,7 @@ with job(snakemake) as log:
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
             **({"best_on_test": outcome.best_row} if outcome.best_on_test else {}),
+            "warnings": outcome.warnings,
             **hardware,
             "deterministic": config["deterministic"],
             "wall_seconds": round(time.perf_counter() - started, 1),

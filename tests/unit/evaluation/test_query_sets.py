@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from recheck.errors import UserError
-from recheck.evaluation.query_sets import at_chance, chance, doubts, query_sets
+from recheck.evaluation.query_sets import chance, findings, query_sets
+from recheck.evaluation.sanity import is_at_chance
 from recheck.evaluation.views import normalise
 from recheck.names import CALIBRATED, QUERY_VIEWS, check_query_metrics
 from support.studies import FILES, own_study, shipped
@@ -117,17 +118,21 @@ def test_chance_of_the_published_benchmark():
 @pytest.mark.parametrize(("right", "found"), [(5, True), (8, True), (10, True), (13, False), (300, False)])
 def test_the_published_results_are_at_chance(right, found):
     """5 to 10 of its 980 queries are right; 5 are expected by chance."""
-    assert at_chance(right / 980, 10 / 1960, 980) is found
+    assert is_at_chance(right / 980, np.full(980, 10 / 1960)) is found
 
 
 def test_an_untrained_network_is_detected(case):
     embeddings, split, labels = case
-    assert doubts(query_sets(*case, METRICS), split, labels) == []
+    assert findings(query_sets(*case, METRICS), *case) == {name: [] for name in QUERY_VIEWS}
     generator = np.random.default_rng(0)
     noise = {role: generator.normal(size=rows.shape).astype(np.float32) for role, rows in embeddings.items()}
-    seen, unseen = doubts(query_sets(noise, split, labels, METRICS), split, labels)
-    assert "R@1 of seen queries is" in seen and "is no better than chance (20.00 %)" in seen
-    assert "R@1 of unseen queries is" in unseen
+    found = findings(query_sets(noise, split, labels, METRICS), noise, split, labels)
+    assert [[finding["check"] for finding in found[name]] for name in QUERY_VIEWS] == [["chance"], ["chance"]]
+    assert "R@1 (seen queries) is" in found["seen_queries"][0]["text"]
+    assert "no better than chance: a random order has 20.00 ±" in found["seen_queries"][0]["text"]
+    flat = {role: np.ones_like(rows) for role, rows in embeddings.items()}
+    found = findings(query_sets(flat, split, labels, METRICS), flat, split, labels)
+    assert "collapsed" in {finding["check"] for finding in found["unseen_queries"]}
 
 
 def test_a_class_without_indexed_images_is_never_found():

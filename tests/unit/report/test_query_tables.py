@@ -79,6 +79,6 @@ def test_a_table_of_queries_can_be_loaded(made, tmp_path):
 
 
 def test_a_table_of_published_values_has_no_chance():
-    empty = pd.DataFrame(columns=["dataset", "method", "view", "metric", "interval", "mean", "seeds", "dim"])
+    empty = pd.DataFrame(columns=["dataset", "method", "view", "metric", "interval", "mean", "seeds", "dim", "by_seed"])
     quotes = tables.make(about(scope="published"), empty, chance=CHANCES)
     assert CHANCE not in set(quotes.frame["method"])

@@ -59,6 +59,9 @@ def check(run, start, outcome, data):
     losses = [row["loss"] for row in outcome.history if row["loss"] is not None]
     assert all(map(math.isfinite, losses))
     if run.trains:
+        # The small network starts from random weights, which is a fault only if its batch norm is frozen.
+        frozen = run.model.frozen or run.model.frozen_batch_norm
+        assert [found["check"] for found in outcome.warnings] == ["frozen_batch_norm"] * frozen
         assert len(losses) == 2
         now = run.model.state_dict()
         assert any(not torch.equal(start[name], tensor) for name, tensor in now.items() if "num_batches" not in name)

@@ -5,15 +5,16 @@ Each query set is calibrated on itself (:mod:`recheck.evaluation.calibration`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, sqrt
 from typing import Any
 
 import numpy as np
 
 from recheck.errors import UserError
 from recheck.evaluation.calibration import Calibration, Neighbours, calibrate, neighbours, recall_at
+from recheck.evaluation.sanity import at_chance, collapsed, hit_chances, relevant_images
 from recheck.evaluation.views import normalise
 from recheck.names import CALIBRATED, QUERY_VIEWS, RECALL, check_query_metrics
+from recheck.sanity import Finding
 
 INDEX = "index"
 
@@ -75,41 +76,34 @@ def query_sets(
 def chance(
     split: Mapping[str, Sequence[int]], labels: np.ndarray, metrics: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Expected R@k of a random order, for each query set.
-
-    For a query with r images of its class among the N of the index it is 1 − C(N − r, k) / C(N, k); R@k is the mean
-    over queries.
-    """
-    places = labels[np.asarray(split[INDEX], np.int64)]
-    classes, counts = np.unique(places, return_counts=True)
-    relevant, size = dict(zip(classes.tolist(), counts.tolist(), strict=True)), len(places)
+    """Expected R@k of a random order, for each query set: the mean of the queries' chances."""
     values = {}
     for name in QUERY_VIEWS:
-        queries = labels[np.asarray(split[name], np.int64)].tolist()
-        values[name] = {
-            f"R@{k}": float(np.mean([1 - comb(size - relevant.get(label, 0), k) / comb(size, k) for label in queries]))
-            for k in _depths(metrics)
-            if k <= size
-        }
+        relevant, size = _relevant(split, labels, name)
+        values[name] = {f"R@{k}": float(np.mean(hit_chances(relevant, size, k))) for k in _depths(metrics) if k <= size}
     return values
 
 
-def doubts(sets: Mapping[str, QuerySet], split: Mapping[str, Sequence[int]], labels: np.ndarray) -> list[str]:
-    """A warning for every query set whose R@1 is no better than chance."""
-    sentences = []
-    for name, values in chance(split, labels, ["R@1"]).items():
-        recall, by_chance = sets[name].metrics(["R@1"])["R@1"], values["R@1"]
-        if at_chance(recall, by_chance, len(sets[name].labels)):
-            sentences.append(
-                f"R@1 of {name.replace('_', ' ')} is {100 * recall:.2f} %, which is no better than chance "
-                f"({100 * by_chance:.2f} %). Check that the trained network was evaluated."
-            )
-    return sentences
+def findings(
+    sets: Mapping[str, QuerySet],
+    embeddings: Mapping[str, np.ndarray],
+    split: Mapping[str, Sequence[int]],
+    labels: np.ndarray,
+) -> dict[str, list[Finding]]:
+    """For every query set, a finding if its queries are collapsed or its R@1 is no better than chance."""
+    return {
+        name: [
+            *collapsed(name, [normalise(embeddings[name])]),
+            *at_chance(name, queries.metrics(["R@1"]), *_relevant(split, labels, name)),
+        ]
+        for name, queries in sets.items()
+    }
 
 
-def at_chance(recall: float, by_chance: float, queries: int) -> bool:
-    """Whether R@1 exceeds that of a random order by less than three standard errors."""
-    return recall - by_chance < 3 * sqrt(by_chance * (1 - by_chance) / queries)
+def _relevant(split: Mapping[str, Sequence[int]], labels: np.ndarray, name: str) -> tuple[np.ndarray, int]:
+    """Images of its class in the index for each query, and the size of the index."""
+    queries, index = (labels[np.asarray(split[role], np.int64)] for role in (name, INDEX))
+    return relevant_images(np.concatenate((queries, index)), gallery=len(index))
 
 
 def _depths(names: Sequence[str]) -> list[int]:

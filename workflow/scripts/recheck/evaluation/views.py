@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from recheck.errors import UserError, nearest
+from recheck.evaluation import sanity
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.reduction import reduce
 from recheck.evaluation.search import checked
@@ -92,7 +93,7 @@ def evaluate_view(
     select: str | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """``dim`` and ``metrics`` of a view from raw outputs, and for the separated view, ``folds``.
+    """``dim``, ``metrics`` and ``warnings`` of a view from raw outputs, and for the separated view, ``folds``.
 
     ``last_epoch`` and ``best_on_test`` are concatenated like ``concatenated``, from the checkpoints of one epoch each.
     For an ensemble, ``best_on_test`` uses the first k members, with the smallest k that maximises the metric
@@ -108,17 +109,21 @@ def evaluate_view(
             f"All folds must have the same {len(labels)} test images, found {sizes or 'no'} test embeddings: delete "
             "the embeddings.safetensors of the folds and run again."
         )
+    measure = Measure(np.asarray(labels), device=device, seed=seed, **settings)
     if view == "separated":
         if reduction:
             folds = [reduce(fold, reduction["kind"], reduction["dims"][view], seed) for fold in folds]
         mean, each = separated(folds, labels, metrics, device, seed, **settings)
-        return {"dim": folds[0].shape[1], "metrics": mean, "folds": each}
-    measure, chosen = Measure(np.asarray(labels), device=device, seed=seed, **settings), {}
+        found = sanity.of_folds(view, [measure.prepare(fold) for fold in folds], labels, mean, measure.gallery)
+        return {"dim": folds[0].shape[1], "metrics": mean, "folds": each, "warnings": found}
+    chosen = {}
     if view == BEST_ON_TEST and select and len(folds) > 1:
         chosen = {"members": best_prefix(folds, measure, select)}
         folds = folds[: chosen["members"]]
     embeddings = concatenated(folds, reduction, seed, measure.unit)
-    return {"dim": embeddings.shape[1], **chosen, "metrics": measure(embeddings, metrics)}
+    values = measure(embeddings, metrics)
+    found = sanity.of_folds(view, [embeddings], labels, values, measure.gallery)
+    return {"dim": embeddings.shape[1], **chosen, "metrics": values, "warnings": found}
 
 
 def best_prefix(members: Sequence[np.ndarray], measure: Measure, metric: str) -> int:

@@ -49,7 +49,7 @@ class EmbeddingModel(nn.Module):
         batch_norm = spec.get("batch_norm", "trained")
         self.frozen_batch_norm = batch_norm in FROZEN
         if batch_norm == "frozen_affine":
-            for module in self._batch_norms():
+            for module in self.batch_norms():
                 for parameter in module.parameters():
                     parameter.requires_grad_(False)
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, -1, 1, 1), persistent=False)
@@ -69,11 +69,11 @@ class EmbeddingModel(nn.Module):
         if self.frozen:
             self.backbone.eval()
         if self.frozen_batch_norm:
-            for module in self._batch_norms():
+            for module in self.batch_norms():
                 module.eval()
         return self
 
-    def _batch_norms(self) -> Iterator[nn.Module]:
+    def batch_norms(self) -> Iterator[nn.Module]:
         modules = self.backbone.modules()
         return (module for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm))
 

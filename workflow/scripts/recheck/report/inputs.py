@@ -17,7 +17,7 @@ from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.files import read_json
 from recheck.names import QUERY_VIEWS
-from recheck.report import results, tables
+from recheck.report import results, tables, warned
 from recheck.report.tables.frame import Published, build
 
 
@@ -69,6 +69,13 @@ class Inputs:
         return [failure for failure in failures if (failure.method, failure.seed) not in measured]
 
     @cached_property
+    def warnings(self) -> list[warned.Warned]:
+        """What sanity checks found in the measured seeds."""
+        measured = set(self.evaluations[["method", "seed"]].itertuples(index=False, name=None))
+        found = results.read_runs(self.paths("runs")), results.read_warnings(self.paths("evaluations"))
+        return warned.of_rows(*([one for one in each if (one["method"], one["seed"]) in measured] for each in found))
+
+    @cached_property
     def frame(self) -> pd.DataFrame:
         """The frame of the table, for figures."""
         return build(self.facts, self.summary)
@@ -83,6 +90,7 @@ class Inputs:
             sizes=results.split_facts(self.split, self.index) if split_known else {},
             chance=self.chance(self.facts["metrics"]) if has_queries else None,
             failures=self.failures,
+            warnings=self.warnings,
         )
 
     @cached_property

@@ -72,6 +72,16 @@ def read_folds(paths: Iterable[str | Path]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=FOLD_COLUMNS)
 
 
+def read_warnings(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """Method, seed, view and warnings of every evaluation."""
+    found = []
+    for path in paths:
+        where, content = place(path), _object(path)
+        view, warnings = content.get("view", Path(where.name).stem), content.get("warnings", [])
+        found.append({"method": where.method, "seed": where.seed, "view": view, "warnings": warnings})
+    return found
+
+
 def _object(path: str | Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
@@ -105,13 +115,20 @@ def complete(evaluations: pd.DataFrame, views: Sequence[str]) -> pd.DataFrame:
 
 
 def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval (as fractions) and number of seeds per dataset, method, view and metric."""
+    """Mean, interval (as fractions), number of seeds and value of each seed per dataset, method, view and metric."""
     key = ["dataset", "method", "view", "metric"]
     rows = [
-        [*group, interval(seeds["value"]), seeds["value"].mean(), seeds["seed"].nunique(), seeds["dim"].max()]
+        [
+            *group,
+            interval(seeds["value"]),
+            seeds["value"].mean(),
+            seeds["seed"].nunique(),
+            seeds["dim"].max(),
+            dict(zip(seeds["seed"], seeds["value"], strict=True)),
+        ]
         for group, seeds in evaluations.groupby(key, sort=False)
     ]
-    return pd.DataFrame(rows, columns=[*key, "interval", "mean", "seeds", "dim"])
+    return pd.DataFrame(rows, columns=[*key, "interval", "mean", "seeds", "dim", "by_seed"])
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,14 @@ from recheck.models.embedding import EmbeddingModel
 from recheck.names import watched_metrics
 from recheck.parts import build
 from recheck.progress import Progress
+from recheck.sanity import Finding
 from recheck.training.checkpoint import StateFile
 from recheck.training.device import PRECISIONS, autocast
 from recheck.training.history import Events, Row
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.loading import embed, training_batches
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
+from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
 
 log = logging.getLogger("recheck")
 
@@ -54,6 +56,7 @@ class Outcome:
     best_epoch: int
     best_value: float | None
     best_on_test: dict[str, torch.Tensor] | None = None
+    warnings: list[Finding] = field(default_factory=list)
 
     @property
     def best_row(self) -> Row:
@@ -156,6 +159,16 @@ class Run:
             raise UserError(
                 "'schedule.warm_up' freezes the backbone, but no other module has trainable parameters: remove it."
             )
+        always_warm = self.warm_up["epochs"] >= self.schedule["epochs"]
+        self.watch = Watch(
+            {
+                name: [weight for group in optimiser.param_groups for weight in group["params"]]
+                for name, optimiser in self.optimisers.items()
+                if not (name == "backbone" and always_warm)
+            },
+            needs_pairs(self.loss, dim, self.num_classes),
+            random_frozen_batch_norm(self.model),
+        )
 
     @property
     def epoch_steps(self) -> int:
@@ -174,9 +187,10 @@ class Run:
             events.close()
         position = self.position
         chosen = (position.history, position.best_epoch, position.best_value)
+        found = self.watch.findings() if self.trains else []
         if self._selects and self.selection["role"] == "test":
-            return Outcome(_copy(self.model.state_dict()), *chosen, best_on_test=self.best)
-        return Outcome(self.best, *chosen)
+            return Outcome(_copy(self.model.state_dict()), *chosen, best_on_test=self.best, warnings=found)
+        return Outcome(self.best, *chosen, warnings=found)
 
     def _train_epoch(self, events: Events) -> None:
         self.model.train()
@@ -199,6 +213,11 @@ class Run:
             warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
             for scheduler in self.schedulers.values():
                 scheduler.step()
+        self.watch.epoch()
+        if self.warm_up["epochs"] + 1 == position.epoch < self.schedule["epochs"]:
+            # Early, so that nobody waits for days for a run that learns nothing.
+            for found in self.watch.findings():
+                log.warning("After epoch %d: %s", position.epoch, found["text"])
         self._end_epoch(events, started)
 
     @property
@@ -238,10 +257,12 @@ class Run:
         for optimiser in self.optimisers.values():
             optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
+        self.watch.gradients()
         for name, optimiser in self.optimisers.items():
             if name != "backbone" or not self._warm:
                 self.scaler.step(optimiser)
         self.scaler.update()
+        self.watch.batch(self.train_labels[self._draw_pass(position.drawn_passes)[position.offset]], value)
         position.loss_sum += value
         position.step += 1
         position.step_in_epoch += 1
@@ -381,6 +402,7 @@ class Run:
                 "scaler": self.scaler.state_dict(),
                 "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
                 "schedulers": {name: scheduler.state_dict() for name, scheduler in self.schedulers.items()},
+                "watch": self.watch.state(),
                 "random": random_state(),
             }
         )
@@ -399,6 +421,8 @@ class Run:
             optimiser.load_state_dict(state["optimisers"][name])
         for name, scheduler in self.schedulers.items():
             scheduler.load_state_dict(state["schedulers"][name])
+        if "watch" in state:  # version 0.1 did not watch
+            self.watch.resume(state["watch"])
         restore_random_state(state["random"])
         log.info("Resuming at epoch %d, step %d", self.position.epoch, self.position.step)
 

@@ -9,6 +9,7 @@ from recheck.report import citations
 from recheck.report.results import Failure
 from recheck.report.tables import caption, frame
 from recheck.report.tables.table import Table, load
+from recheck.report.warned import Warned
 
 __all__ = ["Table", "load", "make"]
 
@@ -20,6 +21,7 @@ def make(
     sizes: Mapping[str, Any] | None = None,
     chance: Mapping[str, Mapping[str, float]] | None = None,
     failures: Sequence[Failure] = (),
+    warnings: Sequence[Warned] = (),
 ) -> Table:
     """The table of one dataset, with ``.markdown()``, ``.csv()``, ``.latex()``, ``.html()`` and ``.json()``.
 
@@ -27,7 +29,8 @@ def make(
     """
     measured = facts["scope"] != "published"
     failed = {failure.method for failure in failures}
-    rows = frame.build(facts, summary, chance if measured else None, failed)
+    warned = {warning.method for warning in warnings}
+    rows = frame.build(facts, summary, chance if measured else None, failed, warned)
     if not measured:
         rows = frame.with_quotes_only(rows)
     return Table(
@@ -39,5 +42,6 @@ def make(
         measured=measured,
         show_size=facts["show_size"],
         failures=failures,
+        warnings=warnings,
         citations=citations.keys(facts["rows"]),
     )

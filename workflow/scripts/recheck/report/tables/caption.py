@@ -10,6 +10,7 @@ from recheck.names import BEST_ON_TEST, view_title
 from recheck.report.numbers import number
 from recheck.report.tables.columns import NOT_RUN
 from recheck.report.tables.frame import CHANCE
+from recheck.sanity import MARK
 
 ORDINALS = ("the first source", "the second source", "the third source")
 
@@ -22,10 +23,8 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     both_given = len(sources) > 1 and disagree
     quoted = _quoted(facts, rows, given, sources, both_given)
     if facts["scope"] == "published":
-        return (
-            f"{facts['dataset']}. Nothing was measured here: all values are {quoted} All values in percent. "
-            "Bold: highest value."
-        )
+        text = f"{facts['dataset']}. Nothing was measured here: all values are {quoted} All values in percent."
+        return text + (" Bold: highest value, whatever its uncertainty." if rows["best"].any() else "")
     methods = rows[rows["method"] != CHANCE]
     sentences = [
         *about_sizes(facts["dataset"], sizes),
@@ -33,6 +32,7 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         facts["scale"] and f"Scale: {facts['scale'].rstrip('.')}.",
         "All values in percent.",
         *_about_seeds(methods),
+        *_about_bold(methods),
     ]
     if BEST_ON_TEST in facts["views"]:
         sentences.append(
@@ -83,18 +83,35 @@ def about_sizes(dataset: str, sizes: Mapping[str, Any]) -> list[str]:
 
 
 def _about_seeds(methods: pd.DataFrame) -> list[str]:
-    """Sentences on ± and bold; empty if nothing has been measured yet."""
+    """A sentence on ±; empty if nothing has been measured yet."""
     if methods["mean"].isna().all():
         return []
     planned = methods["planned"].max()
     if planned == 1:
-        sentence = "Measured here with one seed, so without intervals (± needs two or more seeds)."
+        sentence = (
+            "Measured here with one seed, so without intervals; nothing is bold, because one seed cannot rank rows."
+        )
     else:
         # if rows have different numbers of seeds, the last column shows them
         same = (methods["seeds"] == methods["planned"]).all() and methods["planned"].nunique() == 1
         over = f"{planned} seeds" if same else "the seeds in the last column (if two or more)"
         sentence = f"Measured here: mean ± half-width of the 95 % t-interval over {over}."
-    return [sentence, "Bold: best value measured here."]
+    return [sentence]
+
+
+def _about_bold(methods: pd.DataFrame) -> list[str]:
+    """Sentences on bold values and on the mark of rows with warnings."""
+    sentences, measured = [], methods[methods["mean"].notna()]
+    if methods["best"].any():
+        sentences.append(
+            "Bold: highest mean, and all means that the seeds cannot separate from it (t-intervals of paired "
+            "differences, 95 % for all pairs of rows together)."
+        )
+        if (measured["seeds"] < 2).any():
+            sentences.append("Rows with one seed are never bold.")
+    if measured["warned"].any():
+        sentences.append(f"“{MARK}”: row with a warning, never bold.")
+    return sentences
 
 
 def _quoted(
@@ -134,17 +151,39 @@ def _only(facts: Mapping[str, Any], rows: pd.DataFrame, given: pd.DataFrame) -> 
 
 
 def headline(facts: Mapping[str, Any], rows: pd.DataFrame) -> str:
-    """The table in one sentence: the best row and the untrained row on one metric."""
+    """The table in one sentence: the best rows, as far as seeds separate them, and the untrained row on one metric."""
     if facts["scope"] == "so_far" and rows["mean"].isna().all():
         return f"Nothing has been measured on {facts['dataset']} yet."
     metric, view, reference = facts["lead_metric"], facts["views"][0], facts["reference"]
-    shown = rows[(rows["metric"] == metric) & (rows["view"] == view) & rows["mean"].notna()]
+    shown = rows[
+        (rows["metric"] == metric) & (rows["view"] == view) & rows["mean"].notna() & (rows["method"] != CHANCE)
+    ]
     trained = shown[shown["method"] != reference]
     if trained.empty:
         return ""
-    best = trained.loc[trained["mean"].idxmax()]
-    sentence = f"Highest {metric} ({view_title(view)}): {best['label']}, {best['mean']:.2f}\u00a0%"
     base = shown[shown["method"] == reference]
-    if not base.empty:
-        sentence += f"; untrained ({base['label'].iloc[0]}): {base['mean'].iloc[0]:.2f}\u00a0%"
-    return sentence + "."
+    end = "".join(f"; untrained ({row.label}): {_percent(row.mean)}" for row in base.itertuples()) + "."
+    title = f"{metric} ({view_title(view)})"
+    sane = trained[~trained["warned"]].sort_values("mean", ascending=False, kind="stable")
+    if sane.empty:
+        return f"{title}: every trained row has a warning" + end
+    if len(sane) == 1:
+        return f"{title}: {sane['label'].iloc[0]}, {_percent(sane['mean'].iloc[0])}" + end
+    best = shown[shown["best"]].sort_values("mean", ascending=False, kind="stable")
+    if best.empty:
+        low, high = (f"{_percent(row.mean)} ({row.label})" for row in sane.iloc[[-1, 0]].itertuples())
+        return f"{title}: {low} to {high}, which one seed cannot rank" + end
+    tied = list(best["label"].iloc[1:])
+    also = f", not separated from {_listed(tied)}" if tied else ""
+    return f"Highest {title}: {best['label'].iloc[0]}, {_percent(best['mean'].iloc[0])}{also}" + end
+
+
+def _percent(value: float) -> str:
+    return f"{number(value)}\u00a0%"
+
+
+def _listed(labels: Sequence[str], most: int = 3) -> str:
+    """The labels in words, and a number instead of the last ones if there are many."""
+    if len(labels) > most:
+        labels = [*labels[: most - 1], f"{len(labels) - most + 1} others"]
+    return " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)

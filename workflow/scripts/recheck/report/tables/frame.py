@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from recheck.report.tables import bold
+
 # The row that is computed, not measured; and metrics for which higher is not better.
 CHANCE, NOT_RANKED = "chance", ("distance",)
 
@@ -37,14 +39,16 @@ def build(
     summary: pd.DataFrame,
     chance: Mapping[str, Mapping[str, float]] | None = None,
     failed: Collection[str] = (),
+    warned: Collection[str] = (),
 ) -> pd.DataFrame:
     """The frame with rows in the study's order; values that were not measured are NaN.
 
-    ``chance`` (by view and metric) becomes the first row; ``failed`` are names of rows.
+    ``chance`` (by view and metric) becomes the first row; ``failed`` and ``warned`` are names of rows.
     """
     measured = summary.set_index(["method", "view", "metric"])
     documents = [Published(**document) for document in facts["published"]]
     rows = _chance_rows(chance, facts, len(documents)) if chance else []
+    values_of: dict[int, dict[int, float]] = {}
     for row in facts["rows"]:
         name = row["name"]
         for view in facts["views"]:
@@ -53,6 +57,8 @@ def build(
                 values = [document.value(name, view, metric) for document in documents]
                 mean = np.nan if ours is None else 100 * ours["mean"]
                 first = next((value for value in values if not np.isnan(value)), np.nan)
+                if ours is not None:
+                    values_of[len(rows)] = ours["by_seed"]
                 rows.append(
                     {
                         "method": name,
@@ -65,6 +71,7 @@ def build(
                         "seeds": 0 if ours is None else int(ours["seeds"]),
                         "planned": row["seeds"],
                         "failed": name in failed,
+                        "warned": name in warned,
                         "published": first,
                         "quotes": tuple(values),
                         "approximate": tuple(document.approximate for document in documents),
@@ -72,13 +79,15 @@ def build(
                         "difference": mean - first,
                     }
                 )
-    return _with_best(pd.DataFrame(rows))
+    table = pd.DataFrame(rows)
+    ranked = (table["method"] != CHANCE) & ~table["metric"].isin(NOT_RANKED) & ~table["warned"]
+    return table.assign(best=bold.best(table, ranked, values_of))
 
 
 def _chance_rows(
     chance: Mapping[str, Mapping[str, float]], facts: Mapping[str, Any], documents: int
 ) -> list[dict[str, Any]]:
-    none = {"dim": None, "interval": np.nan, "seeds": 0, "planned": 0, "failed": False}
+    none = {"dim": None, "interval": np.nan, "seeds": 0, "planned": 0, "failed": False, "warned": False}
     quotes = {"published": np.nan, "quotes": (np.nan,) * documents, "difference": np.nan}
     doubts = {"approximate": (False,) * documents, "notes": ("",) * documents}
     return [
@@ -92,18 +101,6 @@ def _chance_rows(
         for view in facts["views"]
         for metric in facts["metrics"]
     ]
-
-
-def _with_best(table: pd.DataFrame) -> pd.DataFrame:
-    """The frame with a column ``best`` that marks the highest value per view and metric.
-
-    Our values are compared or, if there are none, the published ones. They are compared as printed: of two cells that
-    read the same, both are best or neither is.
-    """
-    lead = table["mean"] if table["mean"].notna().any() else table["published"]
-    printed = lead.round(2).where((table["method"] != CHANCE) & ~table["metric"].isin(NOT_RANKED))
-    highest = printed.groupby([table["view"], table["metric"]]).transform("max")
-    return table.assign(best=printed.notna() & (printed == highest))
 
 
 def with_quotes_only(table: pd.DataFrame) -> pd.DataFrame:

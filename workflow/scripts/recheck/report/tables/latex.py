@@ -42,6 +42,7 @@ ESCAPES = {
     "“": "``",
     "”": "''",
     "…": r"\dots{}",
+    "⚠": r"\textsuperscript{$\dagger$}",
     "\u00a0": "~",
 }
 
@@ -86,7 +87,8 @@ def render(table: Table) -> str:
         if table.compares:
             lines += _quotes([_beside(table.columns, cells, place) for place in places], len(ends))
     below = " Below each value, in small type: the published value, with Δ in brackets." if table.compares else ""
-    notes = [f"⁽{number}⁾ {note}" for number, note in enumerate(table.notes, start=1)] + table.reasons
+    notes = [f"⁽{number}⁾ {note}" for number, note in enumerate(table.notes, start=1)]
+    notes += table.alerts + table.reasons
     small = r"\par ".join(map(escape, notes))
     return "\n".join(
         [

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render(table: Table) -> str:
-    """The table with aligned columns, then its footnotes, failures and caption."""
+    """The table with aligned columns, then its footnotes, warnings, failures and caption."""
     titles = []
     for group, columns in table.groups():
         for column in columns:
@@ -28,7 +28,7 @@ def render(table: Table) -> str:
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [_line(row, widths) for row in [head, rule, *body]]
     notes = "".join(f"{number}. {note}\n" for number, note in enumerate(table.notes, start=1))
-    failed = "".join(f"- {reason}\n" for reason in table.reasons)
+    failed = "".join(f"- {line}\n" for line in [*table.alerts, *table.reasons])
     return "\n".join(
         ["\n".join(lines) + "\n", *([notes] if notes else []), *([failed] if failed else []), table.caption + "\n"]
     )

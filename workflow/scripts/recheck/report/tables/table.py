@@ -15,6 +15,8 @@ from recheck.report.results import Failure
 from recheck.report.tables import columns, csv, html, latex, markdown
 from recheck.report.tables.columns import DIFFERENCE, OURS, PUBLISHED, Cell, Column, LastColumn
 from recheck.report.tables.frame import from_records, records
+from recheck.report.warned import Warned
+from recheck.sanity import MARK
 
 # Superscript, because a plain footnote mark would read as another digit of the value.
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -35,6 +37,7 @@ class Table:
     measured: bool = True
     show_size: bool = False
     failures: Sequence[Failure] = ()
+    warnings: Sequence[Warned] = ()
     # row → key of its paper's BibTeX entry
     citations: Mapping[str, str] = field(default_factory=dict)
 
@@ -82,6 +85,16 @@ class Table:
         }
         return [f"failed: {rows}: {reason}" for reason, rows in named.items()]
 
+    @property
+    def alerts(self) -> list[str]:
+        """One line per warning, with the rows that it is about."""
+        rows: dict[str, dict[str, None]] = {}
+        for warning in self.warnings:
+            label = self.labels.get(warning.method, warning.method)
+            named = f"{label} ({warning.where})" if warning.where else label
+            rows.setdefault(warning.sentence, {})[named] = None
+        return [f"{MARK} {', '.join(named)}: {sentence}." for sentence, named in rows.items()]
+
     def view_title(self, view: str) -> str:
         """The view's title with the dimension of its embeddings; a range if rows differ."""
         name = view_title(view).capitalize()
@@ -106,7 +119,8 @@ class Table:
         for _, values in self.frame.groupby("method", sort=False):
             at = {(row.view, row.metric): row for row in values.itertuples()}
             cells = [columns.cell(at[each.view, each.metric], each.kind, self.measured, marks) for each in shown]
-            rows.append((str(values["label"].iloc[0]), cells, [column.text(values) for column in last]))
+            label = str(values["label"].iloc[0]) + (f" {MARK}" if values["warned"].any() else "")
+            rows.append((label, cells, [column.text(values) for column in last]))
         return rows
 
     def markdown(self) -> str:
@@ -134,6 +148,7 @@ class Table:
             "columns": [asdict(column) for column in self.columns],
             "notes": self.notes,
             "failures": [asdict(failure) for failure in self.failures],
+            "warnings": [{**asdict(warning), "text": warning.sentence} for warning in self.warnings],
             "rows": records(self.frame),
         }
 
@@ -145,7 +160,8 @@ def load(path: str | Path) -> Table:
         keys = ("caption", "name", "dataset", "headline", "measured", "show_size", "citations")
         options = {key: stored[key] for key in keys}
         failures = [Failure(**failure) for failure in stored["failures"]]
-        return Table(from_records(stored["rows"]), failures=failures, **options)
+        warnings = [Warned(each["method"], each["check"], each["where"]) for each in stored["warnings"]]
+        return Table(from_records(stored["rows"]), failures=failures, warnings=warnings, **options)
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} is not a table ({error}). Delete it and run again to rebuild it.") from error
 
