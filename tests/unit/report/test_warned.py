@@ -119,6 +119,16 @@ def test_a_table_without_warnings_does_not_mention_them(tmp_path):
         assert "⚠" not in text and "dagger" not in text and "warning" not in text
 
 
+def test_figures_show_the_best_row_without_warnings(tmp_path):
+    assert Inputs(facts(METHODS, seeds=2), write_results(tmp_path)).best == "ms"
+    assert Inputs(facts(METHODS, seeds=2), write_results(tmp_path, checks=())).best == "triplet"
+    one = {"pretrained": "Pretrained", "triplet": "Triplet"}
+    files = {
+        kind: [path for path in paths if "/ms/" not in str(path)] for kind, paths in write_results(tmp_path).items()
+    }
+    assert Inputs(facts(one, seeds=2), files).best == "triplet", "the only trained row"
+
+
 def test_a_table_with_warnings_can_be_loaded(tmp_path):
     made = Inputs(facts(METHODS, seeds=2), write_results(tmp_path)).table
     write_json(tmp_path / "table.json", made.json())

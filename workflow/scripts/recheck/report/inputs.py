@@ -142,9 +142,11 @@ class Inputs:
 
     @property
     def best(self) -> str | None:
-        """The trained row to show: the one with the highest lead metric in the first view."""
-        metric, view = self.facts["lead_metric"], self.facts["views"][0]
-        return results.best_method(self.summary, metric, view, exclude=[self.facts["reference"]])
+        """The trained row to show: the one with the highest lead metric in the first view, without warnings if any is."""
+        lead, reference = (self.facts["lead_metric"], self.facts["views"][0]), self.facts["reference"]
+        warned_rows = [found.method for found in self.warnings]
+        sane = results.best_method(self.summary, *lead, exclude=[reference, *warned_rows])
+        return sane or results.best_method(self.summary, *lead, exclude=[reference])
 
     def _compared(self) -> dict[str, list[str | Path]]:
         """The embedding files of the untrained row (if the study has one) and of the best trained row."""

@@ -115,7 +115,7 @@ class Distances(Figure):
         "bins on a logarithmic scale: all pairs, pairs of the same class, and the expectation for random points on the "
         "sphere. In an embedding that recognises classes, pairs of the same class lie to the left of all other pairs."
     )
-    needs = ("evaluations", "embeddings", "index", "split")
+    needs = ("evaluations", "runs", "embeddings", "index", "split")
 
     def applies(self, facts: Facts) -> bool:
         # only for normalised embeddings, because the density is that of points on a sphere

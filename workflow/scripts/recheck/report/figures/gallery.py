@@ -187,7 +187,7 @@ class Gallery(Figure):
         "Every third query is one whose nearest neighbour is still wrong after training, so the gallery shows mistakes "
         "more often than they occur."
     )
-    needs = ("evaluations", "embeddings", "index", "split", "pack")
+    needs = ("evaluations", "runs", "embeddings", "index", "split", "pack")
 
     def applies(self, facts: Facts) -> bool:
         return super().applies(facts) and facts["scope"] == "all"

@@ -156,7 +156,7 @@ class Map(Figure):
         "marker are of the same class; where they lie together, the embedding recognises the class. Distances between "
         "distant groups mean little in such a map."
     )
-    needs = ("evaluations", "embeddings", "index", "split", "pack")
+    needs = ("evaluations", "runs", "embeddings", "index", "split", "pack")
 
     def applies(self, facts: Facts) -> bool:
         return super().applies(facts) and facts["scope"] == "all"
