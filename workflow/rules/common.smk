@@ -20,8 +20,8 @@ from recheck.report.figures import all_figures
 from recheck.study import grid
 from recheck.study.catalogue import Catalogue, unknown_target
 from recheck.study.compose import Files
-from recheck.study.model import ALL
 from recheck.study.doubts import doubtful_settings
+from recheck.study.model import ALL
 from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
 from recheck.study.yaml import names_in

@@ -142,7 +142,7 @@ class Inputs:
 
     @property
     def best(self) -> str | None:
-        """The trained row to show: the one with the highest lead metric in the first view, without warnings if any is."""
+        """The trained row to show: the highest lead metric in the first view, if possible without a warning."""
         lead, reference = (self.facts["lead_metric"], self.facts["views"][0]), self.facts["reference"]
         warned_rows = [found.method for found in self.warnings]
         sane = results.best_method(self.summary, *lead, exclude=[reference, *warned_rows])
