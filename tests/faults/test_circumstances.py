@@ -3,14 +3,17 @@
 import errno
 import os
 import signal
+import socket
 import time
+import urllib.error
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from recheck.data import download
 from recheck.errors import UserError
-from recheck.job import job
+from recheck.job import job, warn_once
 from support.faults.kills import content, differences, wait_until
 from support.project import Project
 
@@ -30,7 +33,25 @@ def pretend(tmp_path):
             FileNotFoundError(errno.ENOENT, "No such file or directory", "results/split.json"),
             "results/split.json has disappeared: run the same command again to recreate it.",
         ),
-        (OSError(errno.EIO, "Input/output error", "images.csv"), "images.csv: Input/output error; check its disk and"),
+        (
+            OSError(errno.EIO, "Input/output error", "images.csv"),
+            "The disk of images.csv failed (Input/output error): ",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left", "a.csv"),
+            "No space left on the disk of a.csv: free some space and run",
+        ),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many files are open: raise the limit (`ulimit -n 4096`)"),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "The network failed ("),
+        (socket.gaierror(-2, "Name or service not known"), "check the internet connection or the proxy, and run"),
+        (urllib.error.URLError("timed out"), "The network failed (<urlopen error timed out>): check the internet"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."), "The GPU has too little memory (CUDA"),
+        (RuntimeError("CUDA error: device-side assert triggered"), "The GPU failed (CUDA error: device-side assert"),
+        (MemoryError(), "The machine has too little memory (MemoryError): run fewer jobs at once"),
+        (
+            RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that"),
+            "add `--config workers=0`, or more memory",
+        ),
         (OSError("of a library"), "a file: of a library; check its disk and its permissions"),
         (UserError("One sentence."), "One sentence."),
         (ValueError("x"), "Unexpected ValueError: x (this is a bug in Recheck; the traceback is in"),
@@ -113,3 +134,26 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
     said, _ = first.communicate(timeout=600)
     assert first.returncode == 0, said
     assert differences(content(project), quiet.content) == []
+
+
+def test_a_signal_ends_a_job_at_once_and_is_not_a_failure(tmp_path, capsys):
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as when a job starts
+    try:
+        with pytest.raises(SystemExit) as ended, job(pretend(tmp_path)):
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("the job went on")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert "Stopped by SIGTERM: run the same command again to resume." in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.failed"))
+
+
+def test_every_job_logs_a_warning_that_the_terminal_shows_once(tmp_path, capsys):
+    for number in (0, 1):
+        here = pretend(tmp_path)
+        here.log = [str(tmp_path / "logs" / f"{number}.log")]
+        with job(here):
+            warn_once(tmp_path / "said", "3 of 9 images are small.")
+        assert "3 of 9 images are small." in (tmp_path / "logs" / f"{number}.log").read_text()
+    assert capsys.readouterr().err.count("3 of 9 images are small.") == 1

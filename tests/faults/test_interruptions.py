@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from recheck.data.packed import PackedImages
 from support.datasets.glyphs import make_glyphs
@@ -52,6 +54,8 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     output, _ = process.communicate(timeout=600)
     assert process.returncode != 0
     assert "state saved: run the same command again to resume" in output
+    assert "1 job was stopped by a signal. Run the same command again to resume." in output
+    assert "failed for good" not in output
     assert not long.path(MODEL).exists()
     assert long.path(STATE).exists()
     # the next run resumes, and the state of another configuration is never used
@@ -64,6 +68,42 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     long.succeed("--cores", "1", "--", MODEL)
     assert "belongs to a run with other settings or data" in long.read(LOG)
     assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
+
+
+IMPATIENT = """
+import os
+import signal
+from pathlib import Path
+
+from small_net import SmallNet
+
+
+class Impatient(SmallNet):
+    \"\"\"Receives TERM in the first of two batches of the second evaluation, but only in the first job.\"\"\"
+
+    def forward(self, images):
+        if not self.training:
+            done = Path("evaluated").stat().st_size if Path("evaluated").exists() else 0
+            with Path("evaluated").open("a") as file:
+                file.write(".")
+            if done == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+        return super().forward(images)
+"""
+
+
+def test_terminated_in_the_middle_of_an_evaluation(project, finished):
+    """The signal ends the evaluation before its next batch, and the resumed run ends with the same weights."""
+    project.write("impatient.py", IMPATIENT)
+    project.edit("config/studies/letters.yaml", "small_net:SmallNet", "impatient:Impatient")
+    output = project.fail("--cores", "1", "--", MODEL)
+    assert "Stopped by SIGTERM at step 3, state saved: run the same command again to resume." in output
+    assert "1 job was stopped by a signal." in output and "failed for good" not in output
+    assert project.read("evaluated") == "..."
+    project.succeed("--cores", "1", "--", MODEL)
+    assert "Resuming at epoch 0, step 3" in project.read(LOG)
+    one, other = (load_file(of.path(MODEL)) for of in (project, finished))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_damaged_state_files_are_not_used(long, finished):

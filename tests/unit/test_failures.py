@@ -60,3 +60,29 @@ Error in group measure:
 """
     assert "No embeddings." in failures.report(text)
     assert failures.report(text + "Finished jobid: 17 (Rule: evaluate)\n") == ""
+
+
+STOPPED = (
+    "2026-11-16 12:00:09 WARNING Stopped by SIGINT at step 7, state saved: run the same command again to resume.\n"
+)
+CTRL_C = "Terminating processes on user request, this might take some time.\n"
+
+
+def test_a_deliberate_stop_is_not_a_failure(tmp_path):
+    """One job saved its state, one was stopped before it wrote anything, and one had failed before."""
+    logs = [tmp_path / f"{name}.log" for name in ("saved", "starting", "failed")]
+    logs[0].write_text(STOPPED)
+    errors = [ERROR.format(job=number, output="x", log=log) for number, log in enumerate(logs)]
+    report = failures.report("".join(errors[:2]) + CTRL_C)
+    assert report == "Stopped on request. 2 jobs were stopped by a signal. Run the same command again to resume."
+    logs[2].write_text(STOPPED + "2026-11-16 12:00:09 ERROR The loss became nan.\n")
+    report = failures.report("".join(errors) + CTRL_C)
+    assert "1 job failed for good. Last lines of the logs:" in report and "The loss became nan." in report
+    assert "saved.log" not in report
+
+
+def test_a_job_that_ran_out_of_time_on_a_cluster_is_not_a_failure(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text(STOPPED.replace("INT", "TERM"))
+    report = failures.report(ERROR.format(job=2, output="x", log=log))
+    assert report == "1 job was stopped by a signal. Run the same command again to resume."

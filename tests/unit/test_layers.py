@@ -8,7 +8,21 @@ from support.project import ROOT, SCRIPTS
 
 PACKAGE = SCRIPTS / "recheck"
 LAYERS = ("report", "training", "evaluation", "methods", "models", "data", "study")
-SHARED = {"errors", "failures", "files", "job", "names", "parts", "progress", "resize", "sanity", "seal", "user_code"}
+SHARED = {
+    "blame",
+    "circumstances",
+    "errors",
+    "failures",
+    "files",
+    "job",
+    "names",
+    "parts",
+    "progress",
+    "resize",
+    "sanity",
+    "seal",
+    "user_code",
+}
 
 
 @pytest.mark.parametrize("layer", LAYERS)

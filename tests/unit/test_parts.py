@@ -119,6 +119,13 @@ def test_checking_imports_no_library():
 TRIPLET = {"class": "TripletMarginLoss", "margin": 0.1}
 
 
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A user's file that must be read but never imported."""
+    (tmp_path / "mine.py").write_text("raise RuntimeError\n\n\nclass Loss:\n    pass\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("spec", "kind"),
     [
@@ -130,7 +137,7 @@ TRIPLET = {"class": "TripletMarginLoss", "margin": 0.1}
         ({"class": "Adam", "lr": 1, "lr_factors": {"Conv2d": 0.1}}, "optimiser"),
     ],
 )
-def test_parts_that_can_be_built_pass(spec, kind):
+def test_parts_that_can_be_built_pass(spec, kind, mine):
     parts.check(spec, kind, "a.yaml")
 
 
@@ -157,6 +164,12 @@ def test_parts_that_can_be_built_pass(spec, kind):
         ({"class": "mine:Loss", "inside": {"class": "GM"}}, "loss", "unknown class 'GM' in 'loss.inside'"),
         ({"class": "a:b:c"}, "loss", "unknown class 'a:b:c' in 'loss'"),
         ({"class": "mine:"}, "loss", "unknown class 'mine:' in 'loss'"),
+        (
+            {"class": "mine:Los"},
+            "loss",
+            "a.yaml: 'loss' is 'mine:Los', but mine.py does not define 'Los'; did you mean",
+        ),
+        ({"class": "min:Loss"}, "loss", "but there is no file min.py beside the Snakefile; did you mean 'mine'?"),
         ({"margin": 1}, "loss", r"'loss' must have the form {class: …}, found {'margin': 1}\."),
         ({"class": 3}, "loss", r"'loss' must have the form {class: …}, found {'class': 3}\."),
         (3, "loss", r"'loss' must have the form {class: …}, found 3\."),
@@ -165,7 +178,7 @@ def test_parts_that_can_be_built_pass(spec, kind):
         ({**TRIPLET, "distance": {"class": None}}, "loss", "'loss.distance' must have the form"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_imported(spec, kind, sentence):
+def test_mistakes_are_named_before_anything_is_imported(spec, kind, sentence, mine):
     with pytest.raises(UserError, match=sentence):
         parts.check(spec, kind, "a.yaml")
 

@@ -16,11 +16,11 @@ from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import check_writable
 from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, RELEASED
-from recheck.report.figures import all_figures
+from recheck.report.figures import all_figures, source_of
 from recheck.study import grid
 from recheck.study.catalogue import Catalogue, unknown_target
 from recheck.study.compose import Files
-from recheck.study.doubts import doubtful_settings
+from recheck.study.doubts import Reductions, doubtful_settings, doubtful_splits
 from recheck.study.model import ALL
 from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
@@ -30,10 +30,28 @@ from recheck.training.gpus import visible_gpus
 # A plan of thousands of jobs holds millions of objects, and scanning them for garbage is slow.
 gc.set_threshold(200_000, 100, 1000)
 
+
+def for_users(function):
+    """Report a UserError as one line and exit."""
+
+    @wraps(function)
+    def wrapper(*args):
+        try:
+            return function(*args)
+        except UserError as error:
+            logger.error(f"Error: {error}")
+            sys.exit(1)
+
+    return wrapper
+
+
 STUDIES, METHODS, DATASETS, WEIGHTS, TOYS = (
     names_in([f"config/{folder}"]) for folder in ("studies", "methods", "datasets", "weights", "toys")
 )
-FIGURES = all_figures()
+# A user's figures (`module:Class`) live in the working directory, beside the Snakefile.
+sys.path.append(os.getcwd())
+OWN_FIGURES = config.get("figures") if isinstance(config.get("figures"), list) else []
+FIGURES = for_users(all_figures)(tuple(OWN_FIGURES))
 RESOURCES, RESULTS = (workflow.pathvars.get(name) for name in ("resources", "results"))
 EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
@@ -58,20 +76,6 @@ elif workflow.is_main_process and workflow.global_resources["_nodes"].value is N
 def growing(amount):
     """A resource such as memory that grows with each attempt, for profiles with `retries`."""
     return lambda wildcards, attempt: amount * attempt
-
-
-def for_users(function):
-    """Report a UserError as one line and exit."""
-
-    @wraps(function)
-    def wrapper(*args):
-        try:
-            return function(*args)
-        except UserError as error:
-            logger.error(f"Error: {error}")
-            sys.exit(1)
-
-    return wrapper
 
 
 @for_users
@@ -105,7 +109,7 @@ study_of, shown_study, facts_of, page_facts, figures_of, needed, existing = (
     for_users(getattr(CATALOGUE, name))
     for name in ("study", "shown", "facts", "page_facts", "figures", "needed", "existing")
 )
-members_of = for_users(grid.members)
+evaluation_files = for_users(grid.evaluation_files)
 toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))
 
 
@@ -162,8 +166,10 @@ def check_request():
                 f"'{name}' is restricted by {CATALOGUE.selection.options.strip()}, so its report is "
                 f"{RESULTS}/{page}/index.html. The report without this option is not changed."
             )
-        for sentence in doubtful_settings(CATALOGUE.reported(page)) if TARGETS[name][1] == ALL else ():
-            logger.warning(f"Warning: {sentence}")
+        if TARGETS[name][1] == ALL:
+            study = CATALOGUE.reported(page)
+            for sentence in (*doubtful_settings(study), *doubtful_splits(study, workflow.pathvars.apply)):
+                logger.warning(f"Warning: {sentence}")
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
     for key, folder in workflow.pathvars.items.items():

@@ -218,6 +218,9 @@ rule split:
     params:
         scheme=lambda wildcards: study_of(wildcards.study).split(wildcards.dataset),
         classes=lambda wildcards: study_of(wildcards.study).classes[wildcards.dataset],
+        reductions=lambda wildcards: Reductions.of(
+            study_of(wildcards.study), wildcards.dataset, config.get("methods")
+        ),
     message:
         "Splitting {wildcards.dataset} for study {wildcards.study}"
     script:

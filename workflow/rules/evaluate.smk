@@ -5,15 +5,13 @@
 
 rule evaluate:
     input:
+        unpack(
+            lambda wildcards: evaluation_files(
+                study_of(wildcards.study), wildcards.dataset, wildcards.method, wildcards.seed
+            )
+        ),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
-        embeddings=lambda wildcards: members_of(
-            study_of(wildcards.study),
-            wildcards.dataset,
-            wildcards.method,
-            wildcards.seed,
-            "embeddings.safetensors",
-        ),
     output:
         **{view: f"<results>/{EXPERIMENT}/{view}.json" for view in FOLD_VIEWS},
     log:

@@ -47,6 +47,7 @@ rule figure:
         unpack(
             lambda wildcards: needed(wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs)
         ),
+        code=lambda wildcards: source_of(FIGURES[wildcards.figure]),
     output:
         png=report(
             "<results>/{study}/figures/{dataset}_{figure}.png",

@@ -11,6 +11,7 @@ with job(snakemake):
     columns = {"super_labels": index["super_label"], "roles": index["role"]}
     split = make_split(index["label"], params.scheme, params.classes, **columns)
     check_disjoint(split, index["label"])
+    params.reductions.check(split["folds"][0])
     write_json(
         snakemake.output[0],
         {"dataset": wildcards.dataset, "index_sha256": sha256(snakemake.input[0]), **split},

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from recheck.data.fold import FoldData
+from recheck.data.transforms import padding_notes
 from recheck.files import write_json
-from recheck.job import job
+from recheck.job import job, warn_once
 from recheck.models.embedding import save_model
 from recheck.training.checkpoint import StateFile
 from recheck.training.device import reserve_device
@@ -50,9 +51,13 @@ with job(snakemake) as log:
         log.info("Reused the same run, %s", reused["reused_from"])
         warn(reused.get("warnings", []))
         sys.exit()
+    images = FoldData.load(source.index, source.split, Path(source.pack).parent, fold)
+    for sentence in padding_notes(configuration["transforms"], images.shapes):
+        where = f"study '{wildcards.study}', dataset '{wildcards.dataset}'"
+        warn_once(Path(snakemake.log[0]).parents[3] / "said", f"{where}: {sentence}")
     run = Run(
         configuration,
-        FoldData.load(source.index, source.split, Path(source.pack).parent, fold),
+        images,
         seed,
         fold,
         device,

@@ -91,11 +91,23 @@ def test_impossible_schemes(classes, scheme, sentence):
         make_split(np.arange(classes), scheme)
 
 
+def test_the_advice_for_an_odd_number_of_classes_can_be_added_to_a_subset():
+    """A base may have `every`; the study above it adds `first`."""
+    labels, scheme = np.arange(39).repeat(2), {"scheme": "class_disjoint_folds", "folds": 2}
+    with pytest.raises(UserError, match=r"found 13: add `classes: \{first: 12\}` to the dataset's entry in the study"):
+        make_split(labels, scheme, {"every": 3})
+    assert make_split(labels, scheme, {"every": 3, "first": 12})["classes"] == 12
+    assert subset(range(10), {"every": 3, "first": 2}).tolist() == [0, 3]
+
+
 @pytest.mark.parametrize(
     ("classes", "sentence"),
     [
         ({"evry": 2}, "did you mean 'every'"),
-        ({"every": 2, "first": 3}, "exactly one known key, found 'every', 'first'"),
+        (
+            {"every": 2, "first": 6},
+            r"'classes.first' is 6, but the dataset has only 5 classes after 'classes.every' \(2\)",
+        ),
         ({"every": 0}, "'classes.every' must be a whole number from 1, found 0"),
         ({"first": 2.5}, "'classes.first' must be a whole number from 1, found 2.5"),
         ({"first": 11}, "'classes.first' is 11, but the dataset has only 10 classes"),

@@ -223,8 +223,8 @@ def test_random_crops_of_small_images_are_padded():
 def test_the_schema_of_a_study_knows_the_steps_and_their_keys():
     schema = read_yaml(ROOT / "workflow/schemas/study.schema.yaml")
     known = schema["$defs"]["steps"]["items"]["properties"]
-    assert set(known) == set(parts.names("transform"))
-    for name in known:
+    assert set(known) == {*parts.names("transform"), "custom"}
+    for name in parts.names("transform"):
         parameters = inspect.signature(parts.find(name, "transform")).parameters
         assert set(known[name]["properties"]) == set(parameters)
         needed = {key for key, about in parameters.items() if about.default is about.empty}
@@ -234,3 +234,49 @@ def test_the_schema_of_a_study_knows_the_steps_and_their_keys():
     }
     assert modes["resize"] == set(transforms.INTERPOLATIONS) == set(transforms.ANY_OF)
     assert modes["random_resized_crop"] == {*transforms.INTERPOLATIONS, "random"}
+
+
+CUSTOM = """
+import torch
+
+
+class Grey:
+    def __init__(self, fault=""):
+        self.fault = fault
+
+    def __call__(self, pixels, generator):
+        if self.fault == "raises":
+            return pixels.nothing
+        grey = pixels.float().mean(0, keepdim=True).expand(3, -1, -1)
+        return grey if self.fault == "float" else grey.to(torch.uint8)
+"""
+
+
+def test_a_step_of_the_user(tmp_path, monkeypatch):
+    (tmp_path / "greys.py").write_text(CUSTOM, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    steps = [{"custom": {"class": "greys:Grey"}}, {"center_crop": {"size": 2}}]
+    made = transforms.build(steps)(image, seeded())
+    assert made.shape == (3, 2, 2) and (made == made[0]).all()
+    with pytest.raises(UserError, match="would run code from outside Recheck"):
+        transforms.build(steps, own_code=False)
+    for fault, sentence in (
+        (
+            "raises",
+            r"^greys.py, line 11, in __call__ \(transform 'greys:Grey'\): AttributeError: .*uint8 of shape \(3, 4, 4\)",
+        ),
+        ("float", r"the transform 'greys:Grey' returned float32 of shape \(3, 4, 4\)\. It must return a uint8 tensor"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            transforms.build([{"custom": {"class": "greys:Grey", "fault": fault}}])(image, seeded())
+
+
+def test_small_images_are_counted():
+    shapes = np.array([[64, 64], [30, 90], [63, 64]])
+    spec = {"resize": None, "train": [{"random_crop": {"size": 64}}], "eval": [{"resize": {"shorter": 64}}]}
+    (sentence,) = transforms.padding_notes(spec, shapes)
+    assert sentence.startswith(
+        "2 of 3 images are smaller than the crop of 64 pixels in 'transforms.train' and are padded"
+    )

@@ -79,6 +79,16 @@ def section(heading):
     return next(param.values[0] for param in examples() if param.id == heading)
 
 
+@pytest.fixture(autouse=True)
+def _modules_of_the_examples(tmp_path, monkeypatch):
+    """The examples name the README's `my_losses.py`, a file beside the Snakefile."""
+    (code,) = re.findall(
+        r"^```python\n# my_losses.py\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.M
+    )
+    (tmp_path / "my_losses.py").write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("files", list(examples()))
 def test_an_example_can_be_read(files, tmp_path):
     studies = read(tmp_path, files)

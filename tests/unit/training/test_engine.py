@@ -1,18 +1,21 @@
 """The engine learns, selects the best epoch, and resumes bit-identically after any interruption."""
 
 import random
+import signal
 
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recheck.data.fold import FoldData
 from recheck.errors import UserError
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
-from recheck.training.interrupt import Interrupted
+from recheck.training.interrupt import Interrupted, StopRequest
 from support.faults.crashes import KILLED, crash
 from support.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
+from support.small_net import SmallNet
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +38,54 @@ def test_a_stopped_run_resumes_bit_identically(data, tmp_path, undisturbed, step
     with pytest.raises(Interrupted, match=f"at step {steps}, state saved"):
         make_run(data, tmp_path, stop=StopAfter(steps)).train()
     same(make_run(data, tmp_path).train(), undisturbed)
+
+
+class Impatient(SmallNet):
+    """A backbone that receives TERM while it embeds the images of an evaluation."""
+
+    calls, last = 0, None
+
+    def forward(self, images):
+        if not self.training:
+            Impatient.calls += 1
+            if Impatient.calls == Impatient.last:
+                signal.raise_signal(signal.SIGTERM)
+        return super().forward(images)
+
+
+@pytest.fixture
+def listening():
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield StopRequest().listen()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("batch", "step"), [(2, 0), (4, 5), (12, 15)])
+def test_a_signal_ends_an_evaluation_at_once_and_the_run_resumes_bit_identically(
+    data, tmp_path, undisturbed, listening, monkeypatch, batch, step
+):
+    """An evaluation has three batches: the start is evaluated, then each of three epochs."""
+    backbone = {**CONFIGURATION["model"]["backbone"], "name": f"{__name__}:Impatient"}
+    configuration = with_(model={**CONFIGURATION["model"], "backbone": backbone})
+    monkeypatch.setattr(Impatient, "calls", 0)
+    monkeypatch.setattr(Impatient, "last", batch)
+    with pytest.raises(Interrupted, match=f"SIGTERM at step {step}, state saved"):
+        make_run(data, tmp_path, configuration, stop=listening).train()
+    assert Impatient.calls == batch, "no further batch was embedded"
+    same(make_run(data, tmp_path, configuration).train(), undisturbed)
+
+
+def test_learned_parameters_of_the_loss_are_recorded_and_kept(data, tmp_path, undisturbed):
+    norms = [row["loss_proxies_norm"] for row in undisturbed.history]
+    assert len(set(norms)) == len(norms) == 4, "the proxies are trained in every epoch"
+    kept = undisturbed.weights["loss/proxies"]
+    assert kept.shape == (6, 16)
+    assert torch.linalg.vector_norm(kept).item() == pytest.approx(norms[undisturbed.best_epoch], rel=1e-6)
+    events = EventAccumulator(str(tmp_path / "events"))
+    make_run(data, tmp_path).train()
+    values = [event.value for event in events.Reload().Scalars("loss_proxies_norm")]
+    assert values == pytest.approx(norms, rel=1e-6)
 
 
 class Drifting(torch.nn.Module):

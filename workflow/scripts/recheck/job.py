@@ -1,6 +1,7 @@
 """The context in which every workflow script runs: log to the rule's log file, and report errors to the user."""
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
@@ -11,10 +12,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from recheck import blame, circumstances
 from recheck.errors import UserError
 
 log = logging.getLogger("recheck")
 FAILED = ".failed"
+
+
+class Stopped(SystemExit):
+    """Raised by TERM, so that the job ends at once but incomplete files are removed."""
+
+    def __init__(self, signal_number: int):
+        super().__init__(128 + signal_number)
+        self.name = signal.Signals(signal_number).name
 
 
 @contextlib.contextmanager
@@ -22,6 +32,7 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     """Run a script's body; on failure, write the details to the rule's log and one line to the terminal."""
     path = Path(snakemake.log[0])
     _log_to(path)
+    log.info("Started.")
     failed = path.with_suffix(FAILED)
     failed.unlink(missing_ok=True)
     # A user's classes (`module:Class`) live in the working directory, beside the Snakefile.
@@ -34,16 +45,39 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     except UserError as error:
         log.debug("traceback", exc_info=error)
         _end(failed, f"{_where(snakemake.wildcards)}{error}", str(error))
-    except KeyboardInterrupt:
-        log.error("Interrupted; run the same command again to resume.")
-        sys.exit(130)
-    except OSError as error:
-        log.debug("traceback", exc_info=error)
-        _end(failed, f"{_where(snakemake.wildcards)}{_disk_message(error)}", _disk_message(error))
+    except (KeyboardInterrupt, Stopped) as stop:
+        name, code = (stop.name, stop.code) if isinstance(stop, Stopped) else ("SIGINT", 130)
+        log.warning("Stopped by %s: run the same command again to resume.", name)
+        sys.exit(code)
     except Exception as error:
         log.debug("traceback", exc_info=error)
+        if message := _explained(error):
+            _end(failed, f"{_where(snakemake.wildcards)}{message}", message)
         reason = f"Unexpected {type(error).__name__}: {error}"
         _end(failed, f"{reason} (this is a bug in Recheck; the traceback is in {path})", reason)
+
+
+def _explained(error: Exception) -> str:
+    """The sentence for an error of the machine, of the user's code or of a file; empty if it is a bug in Recheck."""
+    # The first two frames are this module and the script.
+    message = circumstances.sentence(error) or blame.explain(error, skip=2)
+    return message or (_disk_message(error) if isinstance(error, OSError) else "")
+
+
+def warn_once(folder: Path, message: str) -> None:
+    """Warn on the terminal unless another job has said the same; every job's log has the message.
+
+    ``folder`` holds one small file per message.
+    """
+    path = folder / f"{hashlib.sha256(message.encode()).hexdigest()[:12]}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(message + "\n")
+    except FileExistsError:
+        log.info("%s", message)
+    else:
+        log.warning("%s", message)
 
 
 def _end(failed: Path, message: str, reason: str) -> NoReturn:
@@ -80,11 +114,11 @@ def _reset_future_times(inputs: Iterable[str]) -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
+    raise Stopped(number)
 
 
 def _disk_message(error: OSError) -> str:
-    """The message for an unexpected error of a disk or a connection, such as an input that disappeared."""
+    """The message for an unexpected error of a file, such as an input that disappeared."""
     name = error.filename or "a file"
     if isinstance(error, FileNotFoundError):
         return f"{name} has disappeared: run the same command again to recreate it."

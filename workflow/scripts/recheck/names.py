@@ -30,6 +30,8 @@ CALIBRATED = {
     "distance": "distance",
 }
 
+# A user's own code: `module:Class` or `module:function`.
+OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # Suffix of rows from released checkpoints, so that Snakemake can choose the rule by the path.
 RELEASED = "_released"
@@ -58,8 +60,8 @@ def view_title(view: str) -> str:
 
 
 def metric_title(metric: str) -> str:
-    """Name of a metric in tables and figures."""
-    return metric.replace("_", " ")
+    """Name of a metric in tables and figures; of a user's `module:function`, the function."""
+    return metric.rpartition(":")[2].replace("_", " ")
 
 
 def check_views(names: Sequence[str]) -> None:
@@ -73,9 +75,11 @@ def check_metrics(names: Sequence[str]) -> None:
     """Refuse unknown metrics."""
     known = {name.upper(): name for name in ("P@1", *AT_R, WHOLE, "R@1", *CLUSTERING)}
     for name in names:
-        if not (name in known.values() or RECALL.fullmatch(name)):
+        if not (name in known.values() or RECALL.fullmatch(name) or OWN.fullmatch(name)):
             hint = nearest(known.get(name.upper(), name.upper()), known.values())
-            raise UserError(f"Unknown metric '{name}'; {hint}, and R@k for any whole number k from 1.")
+            raise UserError(
+                f"Unknown metric '{name}'; {hint}, R@k for any whole number k from 1, or your own 'module:function'."
+            )
 
 
 def check_query_metrics(names: Sequence[str]) -> None:

@@ -6,12 +6,12 @@ workflow, so the module of a part is imported only when the part is built.
 
 import importlib
 import inspect
-import re
 from pathlib import Path
 from typing import Any
 
+from recheck.blame import check_class, explain, user_code
 from recheck.errors import UserError, nearest
-from recheck.names import WEIGHTS_SUFFIXES
+from recheck.names import OWN, WEIGHTS_SUFFIXES
 from recheck.user_code import module_files
 
 
@@ -132,7 +132,6 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
 }
 # Arguments whose value is a part of the same kind as the argument's name.
 NESTED = ("distance", "loss", "miner", "reducer")
-OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def names(kind: str | None) -> list[str]:
@@ -142,6 +141,8 @@ def names(kind: str | None) -> list[str]:
 
 def check(spec: Any, kind: str | None, source: str, key: str | None = None) -> None:
     """Refuse a part with an unknown class, or with such a part nested in it, without importing anything.
+
+    A user's file is read for its names, not run.
 
     ``key`` is the part's key in the study, for the error message.
     """
@@ -153,6 +154,8 @@ def check(spec: Any, kind: str | None, source: str, key: str | None = None) -> N
         raise UserError(
             f"{source}: unknown class '{name}' in '{key}'; {nearest(name, names(kind))}, or 'module:Class'."
         )
+    if is_own:
+        check_class(name, source, key)
     for argument, value in spec.items():
         # Arguments of a user's class may have any value.
         expected = _kind_of(argument) is not None and value is not None and not is_own
@@ -178,10 +181,22 @@ def build(spec: dict[str, Any], kind: str | None, what: str | None = None, **con
         if key not in accepted:
             raise UserError(f"Unknown argument '{key}' of {what} '{spec['class']}'; {nearest(key, accepted)}.")
     filled = {key: value for key, value in context.items() if key in accepted and key not in arguments}
-    try:
-        return cls(**arguments, **filled)
-    except (TypeError, ValueError, AssertionError) as error:
-        raise UserError(f"Cannot build {what} '{spec['class']}' with arguments {arguments}: {error}.") from error
+    with user_code(what, cls, **filled):
+        try:
+            return cls(**arguments, **filled)
+        except (TypeError, ValueError, AssertionError) as error:
+            raised = explain(error) or f"{error}."
+            raise UserError(f"Cannot build {what} '{spec['class']}' with arguments {arguments}: {raised}") from error
+
+
+def module_of(part: Any, spec: dict[str, Any], what: str) -> Any:
+    """``part``, which must be a torch.nn.Module."""
+    if not all(hasattr(part, name) for name in ("parameters", "state_dict", "to")):
+        raise UserError(
+            f"The {what} '{spec['class']}' must be a class derived from torch.nn.Module, found "
+            f"{type(part).__name__}: derive it, and call `super().__init__()` in its `__init__`."
+        )
+    return part
 
 
 def takes(spec: dict[str, Any], kind: str, argument: str) -> bool:
@@ -204,15 +219,22 @@ def load(name: str, what: str) -> Any:
     """Object that ``module:attribute`` names; the module is a file beside the Snakefile, or installed."""
     module_name, _, attribute = name.partition(":")
     try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except ModuleNotFoundError as error:
-        if error.name != module_name and not module_name.startswith(f"{error.name}."):
-            raise
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (missing == module_name or module_name.startswith(f"{missing}.")):
+            raise UserError(
+                f"Cannot import module '{missing}' of {what} '{name}': put {missing}.py beside the Snakefile."
+            ) from None
+        if message := explain(error):
+            raise UserError(f"Cannot import {what} '{name}': {message}") from error
+        raise
+    if not hasattr(module, attribute):
         raise UserError(
-            f"Cannot import module '{error.name}' of {what} '{name}': put {error.name}.py beside the Snakefile."
-        ) from None
-    except AttributeError:
-        raise UserError(f"Module '{module_name}' has no '{attribute}': check the {what} '{name}'.") from None
+            f"Module '{module_name}' has no '{attribute}': check the {what} '{name}'; "
+            f"{nearest(attribute, [known for known in vars(module) if not known.startswith('_')])}."
+        )
+    return getattr(module, attribute)
 
 
 def own_files(configuration: Any) -> list[str]:

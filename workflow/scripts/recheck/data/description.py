@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from recheck.blame import check_class
 from recheck.errors import UserError, nearest
 from recheck.files import canonical, fingerprint
 from recheck.names import WEIGHTS_SUFFIXES
@@ -88,6 +89,8 @@ def load_dataset(name: str, paths: Mapping[str, Path], source: str | Path, resou
     description, folder = read_yaml(paths[name]), f"{resources}/datasets/{name}"
     validate(description, "dataset", paths[name])
     _check_files(description, paths[name])
+    if ":" in description["parser"]:
+        check_class(description["parser"], str(paths[name]), "parser")
     present = [drop_folder(resources, name), f"{folder}/downloads"]
     description = _with_distribution({"files": [], "options": {}, **description}, present)
     return Dataset(name, paths[name], description, folder)

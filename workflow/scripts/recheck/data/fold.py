@@ -21,6 +21,11 @@ class FoldData:
     roles: dict[str, np.ndarray]
     super_labels: np.ndarray | None = None
 
+    @property
+    def shapes(self) -> np.ndarray:
+        """Height and width of each image that has a role."""
+        return self.images.shapes[np.unique(np.concatenate(list(self.roles.values())))]
+
     @classmethod
     def load(cls, index: str | Path, split: str | Path, pack: str | Path, fold: int) -> "FoldData":
         """Read index, split and packed images, and check that all three belong together.

@@ -1,5 +1,6 @@
 """Parsers for the user's images: a folder of class folders, or a table of paths and labels."""
 
+import logging
 import os
 from pathlib import Path, PurePosixPath
 
@@ -7,13 +8,16 @@ import pandas as pd
 
 from recheck.errors import UserError
 
+log = logging.getLogger("recheck")
+SHOWN = 3  # skipped entries that a warning names
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
 def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
     """The index of a folder with one subfolder per class, in alphabetical order.
 
-    Hidden entries, files that are not images and deeper folders are ignored.
+    Hidden entries are ignored. Files that are not images, images outside class folders and deeper folders are skipped,
+    and one warning counts them.
     """
     images = Path(images)
     if not images.is_dir():
@@ -21,15 +25,22 @@ def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1)
             f"The image folder {images} of dataset '{dataset['name']}' does not exist: create it with one subfolder "
             "per class, or correct the key 'root'."
         )
-    rows = []
-    for folder in sorted(entry for entry in images.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
-        files = sorted(entry.name for entry in folder.iterdir() if _is_image(entry))
-        rows += [(f"{folder.name}/{name}", folder.name) for name in files]
+    rows, skipped = [], [entry for entry in _visible(images) if not entry.is_dir()]
+    for folder in (entry for entry in _visible(images) if entry.is_dir()):
+        entries = _visible(folder)
+        rows += [(f"{folder.name}/{entry.name}", folder.name) for entry in entries if _is_image(entry)]
+        skipped += [entry for entry in entries if not _is_image(entry)]
     if not rows:
         raise UserError(
             f"{images} has no images in class folders: add files <class>/<image> with one of the suffixes "
             f"{', '.join(sorted(SUFFIXES))}."
         )
+    if skipped:
+        names = ", ".join(str(entry.relative_to(images)) for entry in skipped[:SHOWN])
+        log.warning(
+            "%s: skipped %d %s (%s%s), because only images directly inside class folders are used.",
+            images, len(skipped), "entry" if len(skipped) == 1 else "entries", names, ", …" * (len(skipped) > SHOWN),
+        )  # fmt: skip
     index = pd.DataFrame(rows, columns=["path", "class_name"])
     index["label"] = pd.factorize(index["class_name"])[0]
     return index.assign(super_label="", role="")
@@ -89,6 +100,10 @@ def images_below(folder: str | Path) -> tuple[list[Path], int]:
         images += readable
         others += len(entries) - len(readable)
     return sorted(images), others
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
 def _refuse_folder(error: OSError) -> None:

@@ -13,6 +13,7 @@ the images or receives them from the parser. A dataset names a built-in parser, 
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import logging
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recheck.blame import user_code
 from recheck.data.splits import check_disjoint, make_split
 from recheck.errors import UserError, nearest
 from recheck.files import atomic
@@ -48,7 +50,9 @@ def make_index(dataset: dict, downloads: str | Path, images: str | Path, workers
     """Run the dataset's parser and return its index, checked against the dataset's expected counts."""
     import pandas as pd
 
-    table = parser(dataset["parser"])(dataset, Path(downloads), Path(images), workers)
+    function = parser(dataset["parser"])
+    with user_code("parser", function, dataset=dataset, downloads=Path(downloads), images=Path(images)):
+        table = function(dataset, Path(downloads), Path(images), workers)
     if not isinstance(table, pd.DataFrame):
         raise UserError(f"The parser '{dataset['parser']}' must return a pandas.DataFrame, not {type(table).__name__}.")
     counted = check(table, dataset.get("expected") or {}, f"The index of '{dataset['name']}'")
@@ -170,4 +174,4 @@ def parser(name: str) -> Callable[[dict, Path, Path, int], pd.DataFrame]:
     if ":" not in name:
         raise UserError(f"Unknown parser '{name}'; {nearest(name, BUILT_IN)}, or your own as module:function.")
     function = load(name, "parser")
-    return lambda dataset, downloads, images, workers: function(dataset, downloads, images)
+    return functools.wraps(function)(lambda dataset, downloads, images, workers: function(dataset, downloads, images))

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import PIL
 
-from recheck.data.images import DEFAULTS, Reading, decode, reason, shape_of
+from recheck.data.images import DEFAULTS, Reading, decode, reason, resized, shape_of
 from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, fingerprint, read_json, write_json
@@ -195,9 +195,10 @@ def _root(shapes: np.ndarray, hashes: np.ndarray) -> str:
 # Inspecting the images
 
 
-def _look(path: Path, resize: Resize, reading: Reading) -> tuple[int, int] | str:
+def _look(path: Path, reading: Reading) -> tuple[int, int] | str:
+    """Height and width of an image before the resize, or why it cannot be read."""
     try:
-        return shape_of(path, resize, reading)
+        return shape_of(path, reading=reading)
     except Exception as error:  # Pillow's readers raise almost anything on damaged files
         return reason(error)
 
@@ -210,11 +211,17 @@ def _read(path: Path, resize: Resize, reading: Reading) -> np.ndarray | str:
 
 
 def _shapes(paths: list[Path], resize: Resize, reading: Reading, workers: int) -> np.ndarray:
-    look = functools.partial(_look, resize=resize, reading=reading)
+    look = functools.partial(_look, reading=reading)
     shapes = list(ordered_map(look, paths, workers, total=len(paths), description="Reading image sizes"))
     if any(isinstance(shape, str) for shape in shapes):
         _refuse_broken(_unreadable(paths, resize, reading, workers))
-    return np.array(shapes, dtype=np.int32).reshape(-1, 2)
+    tiny = [path for path, shape in zip(paths, shapes, strict=True) if min(shape) == 1]
+    if tiny:
+        log.warning(
+            "%d of %d images are only 1 pixel high or wide (the first is %s); they may be placeholders.",
+            len(tiny), len(paths), tiny[0],
+        )  # fmt: skip
+    return np.array([resized(*shape, resize) for shape in shapes], dtype=np.int32).reshape(-1, 2)
 
 
 def _unreadable(paths: list[Path], resize: Resize, reading: Reading, workers: int) -> list[tuple[Path, str]]:

@@ -47,22 +47,23 @@ class Scheme:
 
 
 def subset(labels: Iterable[int], classes: dict | None) -> np.ndarray:
-    """The sorted labels to use: all, ``{every: k}`` (every k-th, starting with the first) or ``{first: n}``."""
+    """The sorted labels to use: all, ``{every: k}`` (every k-th, starting with the first) or ``{first: n}``.
+
+    With both, ``first`` counts the classes that ``every`` leaves.
+    """
     values = np.unique(np.asarray(labels, dtype=np.int64))
-    if not classes:
-        return values
-    known = {"every", "first"}
-    word = next(iter(classes))
-    if len(classes) != 1 or word not in known:
-        raise UserError(
-            f"'classes' must have exactly one known key, found {', '.join(map(repr, classes))}; {nearest(word, known)}."
-        )
-    number = classes[word]
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise UserError(f"'classes.{word}' must be a whole number from 1, found {number!r}.")
-    if word == "first" and number > len(values):
-        raise UserError(f"'classes.first' is {number}, but the dataset has only {len(values)} classes.")
-    return values[::number] if word == "every" else values[:number]
+    known = ("every", "first")
+    for word, number in (classes or {}).items():
+        if word not in known:
+            raise UserError(f"Unknown key '{word}' in 'classes'; {nearest(word, known)}.")
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise UserError(f"'classes.{word}' must be a whole number from 1, found {number!r}.")
+    every, first = ((classes or {}).get(word) for word in known)
+    values = values[::every]
+    if first is not None and first > len(values):
+        left = f" after 'classes.every' ({every})" if every else ""
+        raise UserError(f"'classes.first' is {first}, but the dataset has only {len(values)} classes{left}.")
+    return values[:first]
 
 
 def make_split(
@@ -116,15 +117,16 @@ def class_disjoint_folds(images: Images, options: dict) -> list[Roles]:
     values, ranks = np.unique(images.labels, return_inverse=True)
     n = len(values)
     half, held_out = n // 2, n // (2 * number)
-    if n % 2:
-        raise UserError(
-            f"Split scheme 'class_disjoint_folds' needs an even number of classes, found {n}: "
-            "choose a subset, e.g. `classes: {first: " + str(n - 1) + "}`."
-        )
-    if held_out < 2:
+    least = 4 * number
+    if n < least or held_out < 2:
         raise UserError(
             f"{n} classes are too few for {number} folds: each fold needs at least 2 validation classes, but would "
-            f"have {held_out}. Use at least {4 * number} classes, or fewer folds."
+            f"have {held_out}. Use at least {least} classes, or at most {max(n // 4, 1)} folds."
+        )
+    if n % 2:
+        raise UserError(
+            f"Split scheme 'class_disjoint_folds' needs an even number of classes, found {n}: add `classes: {{first: "
+            f"{n - 1}}}` to the dataset's entry in the study."
         )
     folds = []
     for fold in range(number):

@@ -5,6 +5,9 @@ A transform is a list of steps from a protocol's YAML, for example::
     - random_resized_crop: {size: 64, scale: [0.5, 1], ratio: [0.75, 1.333]}
     - horizontal_flip: {p: 0.5}
 
+``custom: {class: "module:Class", …}`` is a user's step: an object that is called with a uint8 tensor (3, height, width)
+and a generator and returns such a tensor.
+
 All randomness comes from the generator passed with the image, so an augmentation depends only on seed, epoch and
 position. Results and distributions match torchvision, which is not imported because its import takes as long as a short
 run. The backbones normalise.
@@ -21,6 +24,7 @@ import torch
 from torch.nn.functional import interpolate, pad
 
 from recheck import parts
+from recheck.blame import user_code, wrong_result
 from recheck.errors import UserError, nearest
 
 Step = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -132,6 +136,20 @@ class RandomResizedCrop:
         return _resized(crop, self.size, mode)
 
 
+class _Custom:
+    """A step of the user's own class, with its result checked."""
+
+    def __init__(self, step: Step):
+        self.step = step
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        with user_code("transform", self.step, pixels=pixels):
+            changed = self.step(pixels, generator)
+        if not isinstance(changed, torch.Tensor) or changed.dtype != torch.uint8 or changed.shape[:-2] != (3,):
+            raise wrong_result("transform", self.step, changed, "a uint8 tensor of shape (3, height, width)")
+        return changed
+
+
 class HorizontalFlip:
     def __init__(self, p: float):
         if not _is_number(p) or not 0 <= p <= 1:
@@ -142,19 +160,45 @@ class HorizontalFlip:
         return pixels.flip(-1) if _uniform(0, 1, generator) < self.p else pixels
 
 
-def build(spec: list[dict]) -> Transform:
-    """A stateless, picklable transform from its YAML."""
+def build(spec: list[dict], own_code: bool = True) -> Transform:
+    """A stateless, picklable transform from its YAML; ``own_code=False`` refuses steps of other authors' classes."""
     if not isinstance(spec, list) or not all(isinstance(step, dict) and len(step) == 1 for step in spec):
         raise UserError(f"A transform must be a list of steps such as `- center_crop: {{size: 227}}`, found {spec!r}.")
+    if not own_code and any("custom" in step for step in spec):
+        raise UserError(
+            "The transform has a step 'custom', which would run code from outside Recheck. If you trust its author, "
+            "pass `own_code=True` (on the command line, `--own-code`)."
+        )
     return Compose([_step(*next(iter(step.items()))) for step in spec])
 
 
+def padding_notes(transforms: dict[str, Any], shapes: np.ndarray) -> list[str]:
+    """One sentence for training and one for evaluation if images are smaller than the first crop.
+
+    ``transforms`` has the steps of both, and ``shapes`` height and width of each image.
+    """
+    sentences = []
+    for phase in ("train", "eval"):
+        name, options = next(iter(transforms[phase][0].items())) if transforms.get(phase) else ("", {})
+        smaller = int((shapes.min(axis=1) < options["size"]).sum()) if name in ("center_crop", "random_crop") else 0
+        if smaller:
+            sentences.append(
+                f"{smaller} of {len(shapes)} images are smaller than the crop of {options['size']} pixels in "
+                f"'transforms.{phase}' and are padded with black. 'transforms.resize: {{shorter: {options['size']}}}' "
+                "would enlarge them."
+            )
+    return sentences
+
+
 def _step(name: str, options: dict | None) -> Step:
-    if name not in parts.names("transform"):
-        raise UserError(f"Unknown transform '{name}'; {nearest(str(name), parts.names('transform'))}.")
+    known = [*parts.names("transform"), "custom"]
+    if name not in known:
+        raise UserError(f"Unknown transform '{name}'; {nearest(str(name), known)}.")
     options = {} if options is None else options
     if not isinstance(options, dict):
         raise UserError(f"The options of transform '{name}' must be keys, e.g. `{{size: 64}}`, found {options!r}.")
+    if name == "custom":
+        return _Custom(parts.build(options, "transform"))
     cls = parts.find(name, "transform")
     parameters = inspect.signature(cls).parameters
     for key in options:

@@ -100,7 +100,7 @@ class CalibratedModel:
     def load(cls, path: Pathlike, device: str | torch.device = "cpu", own_code: bool = False) -> "CalibratedModel":
         """Calibrated model from a run's folder or its calibration.json; refuses a model that has changed since.
 
-        No code in the files is run, except a ``module:name`` of the model if ``own_code`` allows it.
+        No code in the files is run, except a ``module:name`` of model or transform if ``own_code`` allows it.
         """
         path, device = Path(path), _device(device)
         source = path / NAME if path.is_dir() else path
@@ -111,7 +111,7 @@ class CalibratedModel:
             )
         about = _Entries(read_json(source), source)
         thresholds = _thresholds(about)
-        preparation = _preparation(about)
+        preparation = _preparation(about, own_code)
         file = source.parent / about.take("model", str)
         expected = about.take("model_sha256", str)
         if not file.is_file():
@@ -248,7 +248,7 @@ def _thresholds(about: _Entries) -> dict[str, Threshold]:
     return thresholds
 
 
-def _preparation(about: _Entries) -> Preparation:
+def _preparation(about: _Entries, own_code: bool) -> Preparation:
     steps = about.below("transforms")
     resize = steps.take("resize", (dict, type(None)))
     try:
@@ -257,7 +257,8 @@ def _preparation(about: _Entries) -> Preparation:
         understood = False
     if not understood:
         raise UserError(f"'transforms.resize' of {about.source} has the invalid value {resize!r}: run the study again.")
-    return Preparation(reading_of(about.below("images").values), resize, transforms.build(steps.take("eval", list)))
+    transform = transforms.build(steps.take("eval", list), own_code)
+    return Preparation(reading_of(about.below("images").values), resize, transform)
 
 
 def _device(name: str | torch.device) -> torch.device:

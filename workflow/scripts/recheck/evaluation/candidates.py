@@ -246,19 +246,24 @@ def _slices(count: int, side: int) -> list[slice]:
 
 def _share(work: Callable, tasks: Iterable, threads: int, size: int) -> None:
     """Run tasks in order on several threads, with single-threaded products in each."""
-    tasks = iter(list(tasks))
+    tasks, stopped = iter(list(tasks)), threading.Event()
 
     def take() -> None:
         scratch = Scratch(size)
         for task in tasks:
+            if stopped.is_set():
+                return
             work(task, scratch)
 
     with blas_threads(1):
         if threads == 1:
             return take()
         with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(take) for _ in range(threads)]:
-                done.result()
+            try:
+                for done in [pool.submit(take) for _ in range(threads)]:
+                    done.result()
+            finally:
+                stopped.set()  # after a signal or an error: leave out the remaining tasks
 
 
 def rounding(dtype: type, dimensions: int, reach: np.ndarray) -> np.ndarray:

@@ -8,6 +8,9 @@ For a query with R other items of its class:
 - MAP@R is the mean over the first R places of (1 if the item there has its class, else 0) x (precision so far);
 - mAP is the same sum over the whole ranking, (1/R) Σ_m m / (place of the m-th item of its class).
 
+A user's metric is a function ``metric(embeddings, labels)`` of arrays (n, dimensions) and (n,) that returns a fraction,
+named as ``module:function``. Where a split has a gallery, the function also gets its embeddings and labels.
+
 Each metric is the plain mean over queries. An item without others of its class (R = 0) is never a query, not even for
 R@k, but it stays in the gallery as a distractor.
 """
@@ -17,10 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from recheck.blame import user_code, wrong_result
 from recheck.errors import UserError
 from recheck.evaluation import clustering
 from recheck.evaluation.search import BLOCK, Search
-from recheck.names import AT_R, CLUSTERING, RECALL, WHOLE, check_metrics
+from recheck.names import AT_R, CLUSTERING, OWN, RECALL, WHOLE, check_metrics
+from recheck.parts import load
+
+ARRAYS = ("embeddings", "labels", "gallery", "gallery_labels")
 
 
 def evaluate(
@@ -45,14 +52,27 @@ def evaluate(
     for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, places)):
         if names.shape != (len(rows),):
             raise UserError(f"Each of {len(rows)} embeddings needs one label, found labels of shape {names.shape}.")
-    by_neighbours = [name for name in metrics if name not in CLUSTERING]
+    by_users = [name for name in metrics if OWN.fullmatch(name)]
+    by_neighbours = [name for name in metrics if name not in CLUSTERING and name not in by_users]
     by_clusters = [name for name in metrics if name in CLUSTERING]
     values = {}
     if by_neighbours:
         values |= _retrieval(embeddings, labels, by_neighbours, gallery, places, device, block)
     if by_clusters:
         values |= clustering.evaluate(embeddings, labels, by_clusters, seed, clusters)
+    of_gallery = () if gallery is None else (gallery, places)
+    values |= {name: _users(name, embeddings, labels, *of_gallery) for name in by_users}
     return {name: values[name] for name in metrics}
+
+
+def _users(name: str, *arrays: np.ndarray) -> float:
+    """A user's metric."""
+    function = load(name, "metric")
+    with user_code("metric", function, **dict(zip(ARRAYS, arrays, strict=False))):
+        value = function(*arrays)
+    if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
+        raise wrong_result("metric", function, value, "one finite number, such as a fraction of the queries")
+    return float(value)
 
 
 def _retrieval(

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from recheck.blame import described_value, place_of, user_code
 from recheck.errors import UserError, nearest
 from recheck.models import pooling
 from recheck.models.bn_inception import BNInception
@@ -53,7 +54,7 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     weights = spec.get("weights", "none") if load_weights else "none"
     options = spec.get("options", {})
     if ":" in name:
-        network = load(name, "backbone")(**options)
+        network = _own(name, options)
         order = getattr(network, "channel_order", "rgb")
         backbone = Backbone(network, network.num_features, tuple(network.mean), tuple(network.std), order)
     elif name.startswith("timm/"):
@@ -65,6 +66,23 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     if weights not in ("imagenet", "none"):
         _load_file(backbone.network, Path(weights), spec.get("sha256"))
     return backbone
+
+
+def _own(name: str, options: dict[str, Any]) -> nn.Module:
+    """The network of a user's ``module:function``."""
+    function = load(name, "backbone")
+    with user_code("backbone", function, **options):
+        network = function(**options)
+    missing = [key for key in ("num_features", "mean", "std") if not hasattr(network, key)]
+    if not isinstance(network, nn.Module) or missing:
+        found = (
+            f"a network without {', '.join(missing)}" if isinstance(network, nn.Module) else described_value(network)
+        )
+        raise UserError(
+            f"{place_of(function)}: the backbone '{name}' returned {found}. It must return a torch.nn.Module with "
+            "'num_features' (the size of its output), 'mean' and 'std' (of the input, on the 0–255 scale)."
+        )
+    return network
 
 
 def replace_pooling(backbone: Backbone, spec: dict[str, Any], name: str) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from recheck import seal
+from recheck.blame import user_code, wrong_result
 from recheck.errors import UserError
 from recheck.files import fingerprint
 from recheck.models import heads
@@ -22,6 +23,8 @@ from recheck.parts import takes
 
 FROZEN = ("frozen", "frozen_affine")
 BEST = f"{BEST_ON_TEST}/"
+LOSS = "loss/"
+"""Prefix of the loss's tensors in a model file: learned temperatures, proxies and so on."""
 
 
 class EmbeddingModel(nn.Module):
@@ -37,7 +40,8 @@ class EmbeddingModel(nn.Module):
         backbone = build_backbone(spec["backbone"], load_weights)
         if spec.get("pooling"):
             replace_pooling(backbone, spec["pooling"], spec["backbone"]["name"])
-        self.backbone = backbone.network
+        self.backbone, self.features = backbone.network, backbone.features
+        self.backbone_name = spec["backbone"]["name"]
         known = {} if num_classes is None else {"num_classes": num_classes}
         self.head = heads.build_head(spec["head"], backbone.features, **known)
         self.dim = getattr(self.head, "dim", None) or spec["head"].get("dim", backbone.features)
@@ -80,8 +84,18 @@ class EmbeddingModel(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         ordered = images.flip(1) if self.bgr else images
         pixels = ordered.float() if self.input_scale == 1 else ordered.float() * self.input_scale
-        normalised = (pixels - self.mean) / self.std
-        return self.head(self.backbone(normalised.contiguous(memory_format=torch.channels_last)))
+        normalised = ((pixels - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+        with user_code("backbone", self.backbone, images=normalised):
+            features = self.backbone(normalised)
+        if not isinstance(features, torch.Tensor) or features.shape != (len(images), self.features):
+            expected = f"features of shape ({len(images)}, {self.features}), as its 'num_features' says"
+            raise wrong_result("backbone", self.backbone, features, expected, self.backbone_name)
+        with user_code("head", self.head, features=features):
+            embeddings = self.head(features)
+        if not isinstance(embeddings, torch.Tensor) or embeddings.shape != (len(images), self.dim):
+            expected = f"embeddings of shape ({len(images)}, {self.dim}); its 'dim' is the size of its output"
+            raise wrong_result("head", self.head, embeddings, expected)
+        return embeddings
 
 
 def _first_convolution(backbone: nn.Module, name: str) -> nn.Module:
@@ -106,7 +120,8 @@ def save_model(
 ) -> None:
     """Write weights as safetensors, with the model's settings and the hashes of its training data.
 
-    The checkpoint that is best on the test set goes into the same file, under prefixed names. ``num_classes`` is stored
+    The checkpoint that is best on the test set goes into the same file, under prefixed names, and so does the state of
+    the loss, which loading a model ignores. ``num_classes`` is stored
     for heads that take it as an argument.
     """
     about = {"model": spec, "data": data}
@@ -131,7 +146,7 @@ def load_models(
     if made.get("data") != data:
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
-    for prefix, checkpoint in (("", _main(weights)), (BEST, best)):
+    for prefix, checkpoint in (("", _main(weights)), (BEST, _main(best))):
         if checkpoint:
             model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
             model.load_state_dict(checkpoint)
@@ -176,7 +191,8 @@ def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
 
 
 def _main(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in weights.items() if not name.startswith(BEST)}
+    """Weights of the network itself."""
+    return {name: tensor for name, tensor in weights.items() if not name.startswith((BEST, LOSS))}
 
 
 def _own_code(spec: Any) -> str | None:

@@ -8,7 +8,7 @@ from torch.nn.functional import layer_norm, linear
 
 from recheck.models.initialisation import initialise
 from recheck.models.norm import unit
-from recheck.parts import build
+from recheck.parts import build, module_of
 
 
 class Linear(nn.Linear):
@@ -111,7 +111,7 @@ class DiscriminativeHead(nn.Module):
 
 def build_head(spec: dict[str, Any], features: int, **known: Any) -> nn.Module:
     """Head by name. ``known`` holds values of the run (``num_classes``) for heads that take them as arguments."""
-    return build(spec, "head", features=features, **known)
+    return module_of(build(spec, "head", features=features, **known), spec, "head")
 
 
 def _start(layer: nn.Linear, init: str, what: str) -> None:

@@ -64,8 +64,12 @@ def make(
     table_files: Iterable[str | Path],
     figure_files: Iterable[str | Path],
     run_files: Iterable[str | Path],
+    own_figures: tuple[str, ...] = (),
 ) -> str:
-    """The HTML of a study's page, from its facts, ``table.json`` files, figures (.png, .svg) and ``run.json`` files."""
+    """The HTML of a study's page, from its facts, ``table.json`` files, figures (.png, .svg) and ``run.json`` files.
+
+    ``own_figures`` are the user's figures, as ``module:Class``.
+    """
     drawn = {Path(path).name: path for path in figure_files}
     tables = {table.dataset: table for table in map(load, table_files)}
     labels = {row: label for table in tables.values() for row, label in table.labels.items()}
@@ -76,7 +80,7 @@ def make(
         study=facts["study"],
         title=facts["title"],
         description=facts["description"],
-        sections=[_section(tables[dataset], drawn) for dataset in facts["datasets"]],
+        sections=[_section(tables[dataset], drawn, own_figures) for dataset in facts["datasets"]],
         runs=runs,
         labels=labels,
         rows=facts["rows"],
@@ -84,9 +88,9 @@ def make(
     )
 
 
-def _section(table: Table, drawn: Mapping[str, str | Path]) -> Section:
+def _section(table: Table, drawn: Mapping[str, str | Path], own_figures: tuple[str, ...]) -> Section:
     dataset, pictures = table.dataset, []
-    for name, figure in all_figures().items():
+    for name, figure in all_figures(own_figures).items():
         png, svg = (drawn.get(f"{dataset}_{name}.{suffix}") for suffix in ("png", "svg"))
         if png and svg:
             headline = f" {table.headline}" if name in ("metrics", "sweep") and table.headline else ""

@@ -1,13 +1,16 @@
 """Checks of settings that depend on each other, made when a study is read."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recheck import parts
+from recheck.blame import check_class
 from recheck.errors import UserError
 from recheck.names import (
     BEST_ON_TEST,
     LAST_EPOCH,
+    OWN,
     QUERY_VIEWS,
     SCHEMES,
     check_metrics,
@@ -34,6 +37,11 @@ PARTS = {
     "optimisers.loss": "optimiser",
 }
 
+# Arguments of samplers that count images, classes or batches.
+COUNTS = ("batch", "per_class", "length", "batches", "classes", "supports", "queries")
+# Transformers of timm whose name tells the only size of image that they take.
+FIXED_INPUT = re.compile(r"timm/(?:vit|deit|beit|cait|swin|eva|xcit|volo|mixer|resmlp)\w*?_(?P<side>\d{3})(?:$|[._])")
+
 
 def check_study(study: Study) -> None:
     """Raise a UserError, with file and row, if a run of the study could not be trained or evaluated."""
@@ -45,6 +53,7 @@ def check_study(study: Study) -> None:
             _check_metrics(run.settings, study.views, source)
             _check_split(run.settings, source)
             _check_parts(run.settings, source)
+            _check_sizes(run.settings, source)
             _check_batches(run.settings, source)
             _check_views(study.views, run, source)
             if run.settings["schedule"]["epochs"] > 0 and not (run.settings.get("loss") or run.released):
@@ -79,6 +88,9 @@ def _check_metrics(settings: Mapping[str, Any], views: Sequence[str], source: st
             (check_query_metrics if of_queries and key.startswith("evaluation") else check_metrics)(names)
         except UserError as error:
             raise UserError(f"{source}, '{key}': {error}") from None
+        for name in names:
+            if OWN.fullmatch(name):
+                check_class(name, source, key)
     for name in evaluation["table"]:
         if name not in evaluation["metrics"]:
             raise UserError(
@@ -114,12 +126,58 @@ def _check_parts(settings: Mapping[str, Any], source: str) -> None:
         raise UserError(f"{source}: 'transforms.resize' must have exactly one of 'shorter', 'exact' and 'fit'.")
     if "batch" not in settings["sampler"]:
         raise UserError(f"{source}: 'sampler.batch' is missing. Set it to the number of images per batch.")
+    for key, value in settings["sampler"].items():
+        whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        if key in COUNTS and not whole and (key == "batch" or ":" not in str(settings["sampler"].get("class"))):
+            raise UserError(f"{source}: 'sampler.{key}' must be a whole number from 1, found {value!r}.")
     for key, kind in PARTS.items():
         value = settings
         for word in key.split("."):
             value = (value or {}).get(word)
         if value is not None:
             parts.check(value, kind, source, key)
+    for phase in ("train", "eval"):
+        for step in settings["transforms"][phase]:
+            if "custom" in step:
+                parts.check(step["custom"], "transform", source, f"transforms.{phase}.custom")
+    backbone = settings["model"]["backbone"]["name"]
+    if ":" in backbone:
+        parts.check({"class": backbone}, None, source, "model.backbone.name")
+
+
+def _check_sizes(settings: Mapping[str, Any], source: str) -> None:
+    """Refuse crops that are larger than the images, and inputs that a vision transformer does not take."""
+    for phase in ("train", "eval"):
+        side = _input_side(settings["transforms"], phase, source)
+        backbone = settings["model"]["backbone"]
+        fixed = FIXED_INPUT.match(backbone["name"])
+        chosen = any(str(option).endswith("img_size") for option in backbone.get("options") or {})
+        if fixed and side and int(fixed["side"]) != side and not chosen:
+            raise UserError(
+                f"{source}: backbone '{backbone['name']}' takes images of {fixed['side']} pixels, but "
+                f"'transforms.{phase}' makes {side} pixels. Add 'options: {{img_size: {side}}}' to 'model.backbone', "
+                f"or crop to {fixed['side']} pixels."
+            )
+
+
+def _input_side(transforms: Mapping[str, Any], phase: str, source: str) -> int | None:
+    """Shorter side of the network's input; None if it depends on the image."""
+    resize = transforms.get("resize") or {}
+    side = resize.get("shorter") or min(resize.get("exact") or resize.get("fit") or [0]) or None
+    for step in transforms[phase]:
+        name, options = next(iter(step.items()))
+        if name in ("center_crop", "random_crop") and side and options["size"] > side:
+            raise UserError(
+                f"{source}: '{name}' of 'transforms.{phase}' cuts {options['size']} pixels from images with a shorter "
+                f"side of {side} pixels. Crop at most {side} pixels, or enlarge 'transforms.resize'."
+            )
+        if name == "resize":
+            side = options.get("shorter") or min(options["exact"])
+        elif "crop" in name:
+            side = options["size"]
+        elif name == "custom":
+            side = None
+    return side
 
 
 def _check_batches(settings: Mapping[str, Any], source: str) -> None:

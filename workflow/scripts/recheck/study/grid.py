@@ -21,6 +21,12 @@ def members(study: Study, dataset: str, row: str, seed: int | str, file: str) ->
     return [f"{experiment}/fold{fold}/{file}" for fold in range(study.run(dataset, row).members)]
 
 
+def evaluation_files(study: Study, dataset: str, row: str, seed: int | str) -> dict[str, list[str]]:
+    """The embeddings of every member of an experiment, and the user's own files of its metrics."""
+    own = study.run(dataset, row).metric_files
+    return {"embeddings": members(study, dataset, row, seed, FIRST_SEED_ONLY), **({"own": own} if own else {})}
+
+
 def run_files(study: Study, dataset: str, file: str) -> list[str]:
     """The path of ``file`` for every run on a dataset; embeddings only for the first seed, which figures show."""
     return [
@@ -126,3 +132,26 @@ def stamped(files: dict[str, list[str]]) -> dict[str, Any]:
     """The files plus a stamp that changes whenever one of them changes."""
     stats = [(path, Path(path).stat()) for paths in files.values() for path in paths]
     return {**files, "stamp": fingerprint([[path, about.st_size, about.st_mtime_ns] for path, about in stats])}
+
+
+def tried(study: Study, dataset_of: Callable[[str], Any], place: Callable[[str], str]) -> list[dict[str, Any]]:
+    """What the target `try` needs to know about every row: its settings and where images may be found.
+
+    ``dataset_of`` returns a dataset's description, ``place`` replaces pathvars by folders.
+    """
+    rows = []
+    for name, runs in study.runs.items():
+        dataset = dataset_of(name)
+        source = {
+            "classes": study.classes[name],
+            "downloads": bool(dataset.files),
+            "index": place(f"<resources>/datasets/{name}/images.csv"),
+            "parser": dataset.parser,
+            "reading": dataset.image_reading,
+            "root": dataset.root,
+            "scheme": study.split(name),
+        }
+        for row, run in runs.items():
+            images = {"pack": place(packed(run, name)), "resize": run.settings["transforms"].get("resize")}
+            rows.append({"name": row, "configuration": run.training, "source": source | images})
+    return rows

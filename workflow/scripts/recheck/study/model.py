@@ -119,8 +119,14 @@ class Run:
 
     @cached_property
     def own_model_files(self) -> list[str]:
-        """The user's own files that define the model, without weights described in config/weights."""
-        return [file for file in own_files(self.training["model"]) if file != self.weights_file]
+        """The user's own files that embedding needs, without weights described in config/weights."""
+        used = [self.training["model"], self.training["transforms"]["eval"]]
+        return [file for file in own_files(used) if file != self.weights_file]
+
+    @property
+    def metric_files(self) -> list[str]:
+        """The user's own files that the evaluation uses."""
+        return own_files(self.evaluation["metrics"])
 
     def _metric_options(self, clusters: bool = True) -> dict[str, Any]:
         """How metrics are computed, where `evaluation` differs from the defaults."""

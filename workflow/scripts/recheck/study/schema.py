@@ -25,6 +25,9 @@ OLD_WORDS = {
     "tuned_as": "hyperparameters_of",
 }
 
+# Words that users write for a known value.
+SYNONYMS = {"gpu": "cuda", "GPU": "cuda", "CUDA": "cuda", "CPU": "cpu"}
+
 
 def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
     """Raise a UserError of one sentence if ``value`` violates workflow/schemas/<schema_name>.schema.yaml."""
@@ -89,9 +92,8 @@ def _sentence(error: ValidationError, file: str) -> str:
         missing = next(name for name in error.validator_value if name not in error.instance)
         return f"key '{missing}' is missing{inside}."
     if error.validator == "enum":
-        return (
-            f"'{key}' is {described(error.instance)}; {nearest(str(error.instance), map(str, error.validator_value))}."
-        )
+        word = SYNONYMS.get(str(error.instance), str(error.instance))
+        return f"'{key}' is {described(error.instance)}; {nearest(word, map(str, error.validator_value))}."
     if error.validator == "type":
         types = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
         expected = " or ".join(TYPES[name] for name in types)

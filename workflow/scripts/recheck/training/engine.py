@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from recheck.blame import user_code
 from recheck.data import transforms
 from recheck.data.fold import FoldData
 from recheck.data.splits import searched
@@ -22,20 +23,20 @@ from recheck.errors import UserError
 from recheck.evaluation.search import search_device
 from recheck.evaluation.views import Measure
 from recheck.methods.forward import build_forward
-from recheck.methods.losses import build_loss, build_miner
+from recheck.methods.losses import build_loss, build_miner, compute_loss
 from recheck.methods.optimisers import build_optimisers, build_schedulers
 from recheck.methods.relabelling import training_labels
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.passes import draw_pass
-from recheck.models.embedding import EmbeddingModel
+from recheck.models.embedding import LOSS, EmbeddingModel
 from recheck.names import watched_metrics
 from recheck.parts import build
 from recheck.progress import Progress
 from recheck.sanity import Finding
 from recheck.training.checkpoint import StateFile
 from recheck.training.device import PRECISIONS, autocast
-from recheck.training.history import Events, Row
-from recheck.training.interrupt import Interrupted, StopRequest
+from recheck.training.history import LEARNED, Events, Row, learned
+from recheck.training.interrupt import Interrupted, StopNow, StopRequest
 from recheck.training.loading import embed, training_batches
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
 from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
@@ -62,8 +63,8 @@ class Outcome:
     def best_row(self) -> Row:
         """Best epoch and its metrics."""
         row = next(row for row in self.history if row["epoch"] == self.best_epoch)
-        timing = ("step", "loss", "images_per_second")
-        return {name: value for name, value in row.items() if name not in timing}
+        others = ("step", "loss", "images_per_second")
+        return {name: value for name, value in row.items() if name not in others and not name.startswith(LEARNED)}
 
 
 @dataclass
@@ -118,9 +119,9 @@ class Run:
 
         seed_everything(derive(seed, fold, "start"))
         self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
-        self.best = _copy(self.model.state_dict())
         if self.trains:
             self._build_training()
+        self.best = _copy(self._weights)
         seed_everything(derive(seed, fold, "run"))
 
     @property
@@ -180,7 +181,7 @@ class Run:
         events = Events(self.events_folder, len(self.position.history))
         try:
             if not self.position.history:
-                self._end_epoch(events, started=None)
+                self._end_epoch(events, self._evaluate(0))
             while self.trains and not self.position.finished:
                 self._train_epoch(events)
         finally:
@@ -189,14 +190,28 @@ class Run:
         chosen = (position.history, position.best_epoch, position.best_value)
         found = self.watch.findings() if self.trains else []
         if self._selects and self.selection["role"] == "test":
-            return Outcome(_copy(self.model.state_dict()), *chosen, best_on_test=self.best, warnings=found)
+            return Outcome(_copy(self._weights), *chosen, best_on_test=self.best, warnings=found)
         return Outcome(self.best, *chosen, warnings=found)
+
+    def take_step(self) -> tuple[torch.Tensor, torch.Tensor, float]:
+        """Take the next training step; return its images, its labels and its loss."""
+        self.model.train()
+        pixels, labels = next(self._remaining_batches())
+        return pixels, labels, self._step(pixels, labels)
+
+    def evaluate(self) -> Row:
+        """Metrics that training would compute now."""
+        return {
+            f"{role}_{name}": value
+            for role, names in self.watched.items()
+            for name, value in self._evaluate_role(role, names).items()
+        }
 
     def _train_epoch(self, events: Events) -> None:
         self.model.train()
         self._warm_up()
         position = self.position
-        started = (time.perf_counter(), position.step_in_epoch)
+        moment, first_step = time.perf_counter(), position.step_in_epoch
         batch, steps = self.configuration["sampler"]["batch"], self.epoch_steps
         total, done = self.schedule["epochs"] * steps * batch, position.step * batch
         name = f"{self.name} epoch {position.epoch + 1}".strip()
@@ -207,6 +222,9 @@ class Run:
                     bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
                     bar.update(batch)
                     self._stop_if_asked()
+        images = (position.step_in_epoch - first_step) * batch
+        speed = round(images / (time.perf_counter() - moment), 1)
+        metrics = self._evaluate(position.epoch + 1)
         position.epoch += 1
         with warnings.catch_warnings():
             # PyTorch warns because the backbone's optimiser does not step during warm-up.
@@ -218,7 +236,7 @@ class Run:
             # Early, so that nobody waits for days for a run that learns nothing.
             for found in self.watch.findings():
                 log.warning("After epoch %d: %s", position.epoch, found["text"])
-        self._end_epoch(events, started)
+        self._end_epoch(events, metrics, speed)
 
     @property
     def _warm(self) -> bool:
@@ -242,11 +260,12 @@ class Run:
     def _step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
         position = self.position
         with autocast(self.device, self.precision):
-            embeddings = self.forward(self.model, pixels)
+            with user_code("forward pass", self.forward, images=pixels):
+                embeddings = self.forward(self.model, pixels)
             if self.projector is not None:
-                embeddings = self.projector(embeddings).float()
-        mined = () if self.miner is None else (self.miner(embeddings, labels),)
-        loss = self.loss(embeddings, labels, *mined)
+                with user_code("projector", self.projector, embeddings=embeddings):
+                    embeddings = self.projector(embeddings).float()
+        loss = compute_loss(self.loss, self.miner, embeddings, labels)
         value = loss.item()
         if not math.isfinite(value):
             raise UserError(
@@ -301,32 +320,29 @@ class Run:
     def _generator_of_pass(self, number: int) -> np.random.RandomState:
         return np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
 
-    def _end_epoch(self, events: Events, started: tuple[float, int] | None) -> None:
-        """Evaluate if the epoch is due, keep the best weights, decide whether to stop, and save the state."""
+    def _end_epoch(self, events: Events, metrics: Row, speed: float | None = None) -> None:
+        """Keep the best weights, decide whether to stop, and save the state; ``speed`` is None before training."""
         position = self.position
         row: Row = {"epoch": position.epoch, "step": position.step, "loss": None}
-        if started:
-            moment, first_step = started
-            images = (position.step_in_epoch - first_step) * self.configuration["sampler"]["batch"]
+        if speed is not None:
             row["loss"] = position.loss_sum / position.step_in_epoch
-            row["images_per_second"] = round(images / (time.perf_counter() - moment), 1)
-        evaluated = self._evaluates(position.epoch)
-        if evaluated:
-            row.update(self._evaluate())
+            row["images_per_second"] = speed
+        row.update(metrics)
+        row.update(learned(self.loss) if self.trains else {})
         if not self._selects:
             position.best_epoch = position.epoch
-            self.best = _copy(self.model.state_dict())
-        elif evaluated:
+            self.best = _copy(self._weights)
+        elif metrics:
             value = row[f"{self.selection['role']}_{self.selection['metric']}"]
             if position.best_value is None or value > position.best_value:
                 position.best_epoch, position.best_value = position.epoch, value
-                self.best = _copy(self.model.state_dict())
+                self.best = _copy(self._weights)
         position.history.append(row)
         position.step_in_epoch, position.loss_sum = 0, 0.0
         position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
         events.add(row)
         log.info("Epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
-        if self.trains and (started or evaluated):  # an untrained, unevaluated state is not worth saving
+        if self.trains and (speed is not None or metrics):  # an untrained, unevaluated state is not worth saving
             self._save()
 
     @property
@@ -345,13 +361,19 @@ class Run:
             return False
         return position.epoch - position.best_epoch > patience
 
-    def _evaluate(self) -> Row:
-        """Metrics that select the epoch, and metrics that are only recorded."""
-        return {
-            f"{role}_{name}": value
-            for role, names in self.watched.items()
-            for name, value in self._evaluate_role(role, names).items()
-        }
+    def _evaluate(self, epoch: int) -> Row:
+        """Metrics that select the epoch, and metrics that are only recorded; empty if the epoch is not evaluated.
+
+        This is called before the epoch is counted, so that a run stopped here resumes with the evaluation.
+        """
+        if not self._evaluates(epoch):
+            return {}
+        try:
+            with self.stop.at_once():
+                return self.evaluate()
+        except StopNow:
+            self._save()
+            raise Interrupted(self.stop.signal_number, self.position.step) from None
 
     def _evaluate_role(self, role: str, names: list[str]) -> dict[str, float]:
         sets = [self.data.roles[name] for name in searched(self.data.roles, role)]
@@ -385,12 +407,18 @@ class Run:
             raise Interrupted(self.stop.signal_number, self.position.step)
 
     @property
+    def _weights(self) -> dict[str, torch.Tensor]:
+        """Weights of the model and, with a prefix, the state of the loss, which are stored in one file."""
+        of_loss = self.loss.state_dict() if self.trains else {}
+        return {**self.model.state_dict(), **{f"{LOSS}{name}": tensor for name, tensor in of_loss.items()}}
+
+    @property
     def _stateful(self) -> dict[str, torch.nn.Module]:
         modules = {"model": self.model, "projector": self.projector, "loss": self.loss, "miner": self.miner}
         return {name: module for name, module in modules.items() if module is not None}
 
     def _save(self) -> None:
-        weights = self.model.state_dict()
+        weights = self._weights
         best_is_now = self.position.best_epoch == self.position.epoch and self.position.step_in_epoch == 0
         self.state_file.save(
             {

@@ -6,9 +6,24 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from recheck.files import write_text
 
 Row = dict[str, Any]
+LEARNED = "loss_"
+"""Prefix of the columns with the learned parameters of a loss."""
+
+
+def learned(loss: torch.nn.Module) -> Row:
+    """The loss's learned parameters: a single number by its value, a vector or matrix by its Euclidean norm."""
+    row: Row = {}
+    for name, parameter in loss.named_parameters():
+        if parameter.numel() == 1:
+            row[f"{LEARNED}{name}"] = parameter.item()
+        else:
+            row[f"{LEARNED}{name}_norm"] = torch.linalg.vector_norm(parameter.detach().float()).item()
+    return row
 
 
 def write_history(path: str | Path, rows: list[Row]) -> None:

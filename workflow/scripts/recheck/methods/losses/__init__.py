@@ -8,14 +8,50 @@ several embeddings: (views, batch, dimension).
 
 from typing import Any
 
+import torch
 from torch import nn
 
-from recheck.parts import build
+from recheck.blame import user_code, wrong_result
+from recheck.parts import build, module_of
+
+SCALAR = "one number with a gradient: a tensor of shape (), such as the mean over the batch"
+INDICES = "a tuple of 3 (anchor, positive, negative) or 4 (anchors, positives, anchors, negatives) 1-d index tensors"
 
 
 def build_loss(spec: dict[str, Any], num_classes: int, embedding_size: int) -> nn.Module:
-    return build(spec, "loss", num_classes=num_classes, embedding_size=embedding_size)
+    return module_of(build(spec, "loss", num_classes=num_classes, embedding_size=embedding_size), spec, "loss")
 
 
 def build_miner(spec: dict[str, Any] | None) -> nn.Module | None:
-    return build(spec, "miner") if spec else None
+    return module_of(build(spec, "miner"), spec, "miner") if spec else None
+
+
+def compute_loss(
+    loss: nn.Module, miner: nn.Module | None, embeddings: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    """The loss of a batch: one number that can be differentiated."""
+    mined = {} if miner is None else {"mined": _mine(miner, loss, embeddings, labels)}
+    with user_code("loss", loss, embeddings=embeddings, labels=labels, **mined):
+        value = loss(embeddings, labels, *mined.values())
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
+        raise wrong_result("loss", loss, value, SCALAR)
+    if embeddings.requires_grad and not value.requires_grad:
+        raise wrong_result("loss", loss, value, f"{SCALAR}, but this one has no gradient: remove detach() or no_grad()")
+    return value
+
+
+def _mine(miner: nn.Module, loss: nn.Module, embeddings: torch.Tensor, labels: torch.Tensor) -> Any:
+    """The miner's result. A user's own loss may take any; losses of pytorch-metric-learning take tuples of indices."""
+    with user_code("miner", miner, embeddings=embeddings, labels=labels):
+        mined = miner(embeddings, labels)
+    if type(loss).__module__.startswith("pytorch_metric_learning.") and not _are_indices(mined):
+        raise wrong_result("miner", miner, mined, INDICES)
+    return mined
+
+
+def _are_indices(mined: Any) -> bool:
+    return (
+        isinstance(mined, tuple)
+        and len(mined) in (3, 4)
+        and all(isinstance(one, torch.Tensor) and one.ndim == 1 and not one.is_floating_point() for one in mined)
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from recheck.blame import wrong_result
 from recheck.errors import UserError
 from recheck.methods.samplers.passes import draw_pass
 from recheck.parts import build, takes
@@ -23,8 +24,22 @@ def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.nda
             "choose another sampler."
         )
     sampler = build(spec, "sampler", labels=labels, super_labels=super_labels)
-    if not draw_pass(sampler, 0, np.random.RandomState):
+    drawn = draw_pass(sampler, 0, np.random.RandomState)
+    if not _are_batches(drawn, len(labels)):
+        raise wrong_result(
+            "sampler", sampler, drawn, f"a list of batches, each a list of positions from 0 to {len(labels) - 1}"
+        )
+    if not drawn:
         raise UserError(
             f"{len(labels)} training images do not fill one batch: lower 'sampler.batch' ({spec['batch']})."
         )
     return sampler
+
+
+def _are_batches(drawn: Any, images: int) -> bool:
+    if not isinstance(drawn, (list, tuple)) or not all(isinstance(batch, (list, tuple, np.ndarray)) for batch in drawn):
+        return False
+    positions = np.concatenate([np.asarray(batch).ravel() for batch in drawn]) if drawn else np.empty(0, int)
+    return not len(positions) or (
+        np.issubdtype(positions.dtype, np.integer) and positions.min() >= 0 and positions.max() < images
+    )

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from recheck.blame import user_code
+
 
 def draw_pass(sampler: Any, number: int, generator_of: Callable[[int], np.random.RandomState]) -> list[list[int]]:
     """Batches of pass ``number``; ``generator_of(n)`` is the generator of pass n.
@@ -12,6 +14,7 @@ def draw_pass(sampler: Any, number: int, generator_of: Callable[[int], np.random
     Most samplers only need the generator of this pass. A sampler that carries images over to the next pass defines its
     own ``draw_pass``, and reconstructs the images left over from the generators of earlier passes.
     """
-    if hasattr(sampler, "draw_pass"):
-        return sampler.draw_pass(number, generator_of)
-    return sampler.draw(generator_of(number))
+    with user_code("sampler", sampler):
+        if hasattr(sampler, "draw_pass"):
+            return sampler.draw_pass(number, generator_of)
+        return sampler.draw(generator_of(number))

@@ -1,17 +1,23 @@
 """The figures of a study: every module in this folder is one figure.
 
 Snakemake imports them all while it parses the workflow, to find out which files a figure needs and where it applies.
-Therefore a module imports slow packages such as matplotlib and pandas only in the functions that draw.
+Therefore a module imports slow packages such as matplotlib and pandas only in the functions that draw. A user's figures
+are named in the config, as ``figures: ["module:Class"]``.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from recheck.blame import place_of
+from recheck.errors import UserError
+from recheck.parts import load, own_files
 
 if TYPE_CHECKING:
     from recheck.report.types import Drawing, Inputs
@@ -47,8 +53,8 @@ def quoted(facts: Facts) -> set[str]:
 
 
 @cache
-def all_figures() -> dict[str, Figure]:
-    """Name → figure, for every module in this folder, in the order of the page."""
+def all_figures(own: tuple[str, ...] = ()) -> dict[str, Figure]:
+    """Name → figure in the order of the page: every module in this folder, and every ``module:Class`` in ``own``."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     classes = [
         value
@@ -56,4 +62,28 @@ def all_figures() -> dict[str, Figure]:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Figure) and value.__module__ == module.__name__
     ]
+    names = {figure.name for figure in classes}
+    for spec in own:
+        cls = load(spec, "figure")
+        _check(cls, spec, names)
+        names.add(cls.name)
+        classes.append(cls)
     return {figure.name: figure() for figure in sorted(classes, key=lambda figure: (figure.place, figure.name))}
+
+
+def source_of(figure: Figure) -> list[str]:
+    """The user's file that defines a figure; none for the figures in this folder."""
+    return own_files(f"{type(figure).__module__}:{type(figure).__qualname__}")
+
+
+def _check(cls: Any, spec: str, names: set[str]) -> None:
+    if not isinstance(cls, type) or not issubclass(cls, Figure):
+        raise UserError(f"The figure '{spec}' must be a class derived from recheck.report.figures.Figure.")
+    missing = [key for key in ("name", "title", "caption", "place", "needs") if not hasattr(cls, key)]
+    if missing:
+        raise UserError(f"{place_of(cls)}: the figure '{spec}' lacks {', '.join(missing)}.")
+    if cls.name in names or not re.fullmatch(r"[a-z0-9_]+", cls.name):
+        raise UserError(
+            f"{place_of(cls)}: 'name' of the figure '{spec}' is '{cls.name}'. It must consist of lower-case letters, "
+            "digits and '_', and no other figure may have it."
+        )

@@ -1,0 +1,30 @@
+"""Try the rows of a study: one real training step and one small evaluation each, in seconds, without any results."""
+
+import torch
+
+from recheck.data.few import few_images
+from recheck.errors import UserError
+from recheck.job import job
+from recheck.training.device import reserve_device
+from recheck.training.seeding import make_deterministic
+from recheck.training.tryout import try_row
+
+with job(snakemake):
+    config, tried = snakemake.config, snakemake.params.tried
+    torch.set_num_threads(config["cpu_threads"])
+    make_deterministic(config["deterministic"])
+    device = reserve_device(config["device"], "try")
+    failed = []
+    for row in tried:
+        data, about = few_images(row["source"])
+        print(f"\n{row['name']} on {row['source']['parser']['name']}, {device}: {about}", flush=True)
+        try:
+            pairs, wrong = try_row(row["configuration"], data, device)
+        except UserError as error:
+            failed.append(row["name"])
+            print(f"  failed       {error}", flush=True)
+            continue
+        for name, value in [*pairs, *(("looks wrong", sentence) for sentence in wrong or ["nothing"])]:
+            print(f"  {name:<12} {value}", flush=True)
+    if failed:
+        raise UserError(f"{len(failed)} of {len(tried)} rows failed: {', '.join(failed)}.")
