@@ -130,6 +130,12 @@ def target_files(name):
 
 
 @for_users
+def tried_rows(name):
+    """The rows of a study that the target `try` tries, with their settings and the places of their images."""
+    return grid.tried(CATALOGUE.reported(CATALOGUE.report(name)), dataset_of, workflow.pathvars.apply)
+
+
+@for_users
 def run_of(wildcards):
     """Run of a rule whose paths contain study, dataset and method."""
     return study_of(wildcards.study).run(wildcards.dataset, wildcards.method)

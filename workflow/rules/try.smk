@@ -11,9 +11,7 @@ rule:
         "../../envs/train.yaml"
     threads: 1
     params:
-        tried=for_users(
-            lambda wildcards: grid.tried(study_of(config["study"]), dataset_of, workflow.pathvars.apply)
-        ),
+        tried=lambda wildcards: tried_rows(config["study"]),
     message:
         "Trying the rows of {config[study]}"
     script:

@@ -19,12 +19,11 @@ with job(snakemake):
         data, about = few_images(row["source"])
         print(f"\n{row['name']} on {row['source']['parser']['name']}, {device}: {about}", flush=True)
         try:
-            pairs, wrong = try_row(row["configuration"], data, device)
+            lines = try_row(row["configuration"], data, device).lines()
         except UserError as error:
             failed.append(row["name"])
-            print(f"  failed       {error}", flush=True)
-            continue
-        for name, value in [*pairs, *(("looks wrong", sentence) for sentence in wrong or ["nothing"])]:
-            print(f"  {name:<12} {value}", flush=True)
+            lines = [f"failed       {error}"]
+        for line in lines:
+            print(f"  {line}", flush=True)
     if failed:
         raise UserError(f"{len(failed)} of {len(tried)} rows failed: {', '.join(failed)}.")

@@ -4,7 +4,6 @@ import copy
 import math
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,65 +12,76 @@ import torch
 from recheck.blame import described_value
 from recheck.data.few import evaluated_role
 from recheck.data.fold import FoldData
+from recheck.evaluation.sanity import COLLAPSED, spread
 from recheck.methods.losses import compute_loss
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.history import learned
 
-TINY = 1e-12
+
+class Report:
+    """What was seen: (name, value) pairs, and sentences about what looks wrong."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+        self.doubts: list[str] = []
+
+    def add(self, name: str, value: str) -> None:
+        self.pairs.append((name, value))
+
+    def doubt(self, sentence: str, holds: bool = True) -> None:
+        if holds:
+            self.doubts.append(sentence)
+
+    def lines(self) -> list[str]:
+        wrong = [("looks wrong", sentence) for sentence in self.doubts or ["nothing"]]
+        return [f"{name:<12} {value}" for name, value in (*self.pairs, *wrong)]
 
 
-def try_row(
-    configuration: dict[str, Any], data: FoldData, device: torch.device
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """(name, value) pairs about the first step and an evaluation, and sentences about what looks wrong."""
+def try_row(configuration: dict[str, Any], data: FoldData, device: torch.device) -> Report:
+    """Build the row, take its first step and evaluate the images that are not for training."""
     configuration, note = _without_downloads(configuration)
     if not configuration["selection"].get("role"):
         configuration["selection"] = {"role": evaluated_role(data), "metric": "P@1"}
+    report = Report()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(configuration, data, 0, 0, device, StateFile(Path(folder), "try"), Path(folder))
-        pairs, wrong = [("model", f"{_count(run.model)} parameters{note}")], []
+        report.add("model", f"{sum(weight.numel() for weight in run.model.parameters()):,} parameters{note}")
         if run.trains:
-            for pair, doubt in _step(run):
-                pairs += [pair] if pair else []
-                wrong += [doubt] if doubt else []
+            _take_step(run, report)
         metrics = run.evaluate()
-    pairs.append(("evaluation", ", ".join(f"{name} {value:.3f}" for name, value in metrics.items())))
-    return pairs, wrong
+    report.add("evaluation", ", ".join(f"{name} {value:.3f}" for name, value in metrics.items()))
+    return report
 
 
-def _step(run: Run) -> Iterator[tuple[tuple[str, str] | None, str]]:
-    """The pairs of the first step, each with a doubt or an empty sentence."""
+def _take_step(run: Run, report: Report) -> None:
     before, outputs = learned(run.loss), []
     hook = run.model.register_forward_hook(lambda module, inputs, output: outputs.append(output.detach()))
     started = time.perf_counter()
     pixels, labels, loss = run.take_step()
     seconds = time.perf_counter() - started
     hook.remove()
-    embeddings = torch.cat(outputs)
-    counts = torch.unique(labels, return_counts=True)[1]
-    yield ("batch", f"{described_value(pixels)}, {len(counts)} classes"), _pairs_doubt(counts, bool(before))
-    yield (
-        ("embeddings", f"{described_value(embeddings)}, mean length {embeddings.norm(dim=-1).mean():.3g}"),
-        _collapsed(embeddings),
-    )
-    yield (
-        ("loss", f"{loss:.6g} (after the step, on the same batch: {_again(run, pixels, labels):.6g})"),
-        ("The loss is exactly 0, so nothing is learned from this batch." if loss == 0 else ""),
-    )
+    embeddings = torch.cat(outputs).float()
     norms = {name: _gradient(module) for name, module in _modules(run).items()}
-    yield (
-        ("gradients", ", ".join(f"{name} {'none' if norm is None else f'{norm:.3g}'}" for name, norm in norms.items())),
-        "",
-    )
-    for name, norm in norms.items():
-        if name in run.optimisers and not norm:
-            yield None, f"The {name} gets no gradient, so its weights do not change."
-        if name not in run.optimisers and norm:
-            yield None, f"The {name} has a gradient but no optimiser: add 'optimisers.{name}' if it should be trained."
+
+    report.add("batch", f"{described_value(pixels)}, {len(torch.unique(labels))} classes")
+    report.add("embeddings", f"{described_value(embeddings)}, mean length {embeddings.norm(dim=-1).mean():.3g}")
+    report.add("loss", f"{loss:.6g} (after the step, on the same batch: {_loss_again(run, pixels, labels):.6g})")
+    report.add("gradients", ", ".join(f"{name} {norm:.3g}" for name, norm in norms.items()))
     for name, value in learned(run.loss).items():
-        yield ("learned", f"{name} {before[name]:.6g} → {value:.6g}"), ""
-    yield ("time", f"{seconds:.2f} s for the step"), ""
+        report.add("learned", f"{name} {before[name]:.6g} → {value:.6g}")
+    report.add("time", f"{seconds:.2f} s for the step")
+
+    collapsed = spread(embeddings.cpu().numpy()) < COLLAPSED
+    report.doubt("All images of the batch have almost the same embedding.", collapsed)
+    report.doubt("The loss is exactly 0, so nothing is learned from this batch.", loss == 0)
+    for name, norm in norms.items():
+        if name in run.optimisers:
+            report.doubt(f"The {name} gets no gradient, so its weights do not change.", not norm)
+        else:
+            report.doubt(f"The {name} has a gradient but no optimiser: set 'optimisers.{name}'.", norm > 0)
+    for found in run.watch.findings():
+        report.doubt(found["text"])
 
 
 def _modules(run: Run) -> dict[str, torch.nn.Module]:
@@ -79,35 +89,18 @@ def _modules(run: Run) -> dict[str, torch.nn.Module]:
     return {name: module for name, module in modules.items() if module is not None and list(module.parameters())}
 
 
-def _gradient(module: torch.nn.Module) -> float | None:
-    squares = [parameter.grad.square().sum().item() for parameter in module.parameters() if parameter.grad is not None]
-    return math.sqrt(sum(squares)) if squares else None
+def _gradient(module: torch.nn.Module) -> float:
+    """Euclidean norm of all gradients of a module; 0 if it has none."""
+    squares = [weight.grad.square().sum().item() for weight in module.parameters() if weight.grad is not None]
+    return math.sqrt(sum(squares))
 
 
 @torch.no_grad()
-def _again(run: Run, pixels: torch.Tensor, labels: torch.Tensor) -> float:
+def _loss_again(run: Run, pixels: torch.Tensor, labels: torch.Tensor) -> float:
     embeddings = run.forward(run.model, pixels)
     if run.projector is not None:
         embeddings = run.projector(embeddings).float()
     return compute_loss(run.loss, run.miner, embeddings, labels).item()
-
-
-def _pairs_doubt(counts: torch.Tensor, has_proxies: bool) -> str:
-    """What is wrong with a batch; a loss with proxies needs no pairs of images."""
-    if len(counts) == 1:
-        return "All images of the batch have the same label, so there are no negative pairs."
-    if counts.max() == 1 and not has_proxies:
-        return "No two images of the batch have the same label, so there are no positive pairs."
-    return ""
-
-
-def _collapsed(embeddings: torch.Tensor) -> str:
-    unit = torch.nn.functional.normalize(embeddings.float(), dim=-1)
-    return "All embeddings of the batch point in the same direction." if unit.std(0).max() < 1e-4 else ""
-
-
-def _count(model: torch.nn.Module) -> str:
-    return f"{sum(parameter.numel() for parameter in model.parameters()):,}"
 
 
 def _without_downloads(configuration: dict[str, Any]) -> tuple[dict[str, Any], str]:
