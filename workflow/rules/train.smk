@@ -38,7 +38,7 @@ rule convert:
         released="<resources>/released/{study}/{dataset}/{method}/released.json",
         split="<results>/{study}/{dataset}/split.json",
         pack=lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)["pack"],
-        own=lambda wildcards: run_of(wildcards).own_model_files,
+        user_files=lambda wildcards: run_of(wildcards).own_model_files,
     output:
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",
         history="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/history.csv",

@@ -19,17 +19,17 @@ def module_files(name: str) -> list[str]:
 
     Paths are relative to the working directory. The list is empty if there is no such file, as for an installed module.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     waiting = _locate(name, Path())
     while waiting:
         path = waiting.pop()
-        if path in found:
+        if path in files:
             continue
-        found[path] = None
+        files[path] = None
         for imported in _imports(path, path.stat().st_mtime_ns):
             # Python looks beside the Snakefile; a module that extends sys.path may also look in its own folder.
             waiting += _locate(imported, Path()) or _locate(imported, path.parent)
-    return sorted(map(str, found))
+    return sorted(map(str, files))
 
 
 def unlisted_modules(listed: Iterable[str], modules: Mapping[str, Any] = sys.modules) -> list[str]:

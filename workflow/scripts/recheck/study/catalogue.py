@@ -44,7 +44,7 @@ class Catalogue:
         # every folder with a report → its target, and whether it shows the part that the config selects
         self.reports: dict[str, tuple[str, bool]] = {target: (target, False) for target in self.targets}
         if self.selection:
-            self.reports |= {self._part(target): (target, True) for target in self.targets}
+            self.reports |= {self._selected_report(target): (target, True) for target in self.targets}
         # every folder with runs → its study
         self.run_folders = {name: name for name in files.studies}
         if self.selection.variant:
@@ -59,7 +59,7 @@ class Catalogue:
         name = self.run_folders.get(name, name)
         if name not in self._studies:
             study = load_study(name, self.files, with_weights=self.with_weights, variant=self.selection.variant)
-            if study.variant != self._own_variant(name):
+            if study.variant != self._default_variant(name):
                 study = replace(study, name=self.selection.of_runs().folder(name))
             check_study(study)
             for dataset in study.datasets:
@@ -75,7 +75,7 @@ class Catalogue:
             return self.study(name)
         if name not in self._parts:
             chosen = self.selection
-            part = load_study(
+            selected = load_study(
                 name,
                 self.files,
                 with_weights=self.with_weights,
@@ -83,7 +83,7 @@ class Catalogue:
                 seeds=chosen.seeds or None,
                 methods=chosen.methods or None,
             )
-            self._parts[name] = chosen.applied(name, self.study(name), part)
+            self._parts[name] = chosen.applied(name, self.study(name), selected)
         return self._parts[name]
 
     def report(self, target: str) -> str:
@@ -91,15 +91,17 @@ class Catalogue:
         if not self.selection:
             return target
         name, scope = self.targets[target]
-        whole, part = self.study(name), self.reported(self._part(target))
-        same_seeds = scope == PUBLISHED or all(part.rows[row].seeds == whole.rows[row].seeds for row in part.rows)
-        same = same_seeds and len(part.rows) == len(whole.rows) and whole.variant == self._own_variant(name)
-        return target if same else self._part(target)
+        whole, selected = self.study(name), self.reported(self._selected_report(target))
+        same_seeds = scope == PUBLISHED or all(
+            selected.rows[row].seeds == whole.rows[row].seeds for row in selected.rows
+        )
+        same = same_seeds and len(selected.rows) == len(whole.rows) and whole.variant == self._default_variant(name)
+        return target if same else self._selected_report(target)
 
-    def _own_variant(self, name: str) -> str:
+    def _default_variant(self, name: str) -> str:
         return top_level(name, self.files).get("variant", RECOMMENDED)
 
-    def _part(self, target: str) -> str:
+    def _selected_report(self, target: str) -> str:
         name, scope = self.targets[target]
         return self.selection.folder(name) + ("" if scope == ALL else f"_{scope}")
 

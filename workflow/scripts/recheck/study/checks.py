@@ -66,9 +66,9 @@ def check_study(study: Study) -> None:
 def _check_method(run: Run, row: Row, source: str) -> None:
     """A row with the label of a method must be that method."""
     if row.defined and (difference := changed(row.defined, run.settings)):
-        key, expected, found = difference
+        key, expected, actual = difference
         raise UserError(
-            f"{source}: '{key}' is {found}, but it is {expected} in method '{row.method}'. A row that changes what "
+            f"{source}: '{key}' is {actual}, but it is {expected} in method '{row.method}'. A row that changes what "
             "defines its method must have its own 'label'."
         )
 

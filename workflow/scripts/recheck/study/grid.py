@@ -60,12 +60,12 @@ def packed_files(run: Run, dataset: str) -> dict[str, str]:
 
 def given_files(run: Run) -> dict[str, list[str]]:
     """A run's inputs besides its data: the user's own files and the backbone's weights."""
-    return {"own": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
+    return {"user_files": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
 
 
 def model_files(run: Run, dataset: str) -> dict[str, Any]:
     """What a trained model needs to embed images: the packed images and the user's files that define the model."""
-    return {**packed_files(run, dataset), "own": run.own_model_files}
+    return {**packed_files(run, dataset), "user_files": run.own_model_files}
 
 
 def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 """A part of a study, chosen by the config: some rows, other seeds or another variant.
 
-Its report has its own folder, so that it never replaces the report of the whole study. Its runs are the study's, except
-in another variant: a variant changes runs, so its runs have their own folder too.
+Its report has its own folder, so that it never replaces the report of the whole study. It shares the study's runs,
+unless another variant is chosen: a variant changes runs, so its runs have their own folder too.
 """
 
 import re
@@ -57,16 +57,16 @@ class Selection:
     def _lists(self) -> dict[str, tuple]:
         return {"methods": self.methods, "seeds": self.seeds}
 
-    def applied(self, name: str, whole: Study, part: Study) -> Study:
-        """The ``part`` of the ``whole`` study, with a title, a description and a command that name the choices."""
-        rows = f"{len(part.rows)} of {len(whole.rows)} rows" if len(part.rows) < len(whole.rows) else ""
+    def applied(self, name: str, whole: Study, selected: Study) -> Study:
+        """The ``selected`` part of the ``whole`` study, with title, description and command that name the choices."""
+        rows = f"{len(selected.rows)} of {len(whole.rows)} rows" if len(selected.rows) < len(whole.rows) else ""
         seeds = f"seeds {', '.join(map(str, self.seeds))}" if self.seeds else ""
-        variant = f"variant {part.variant}" if self.variant else ""
+        variant = f"variant {selected.variant}" if self.variant else ""
         chosen = ", ".join(filter(None, [rows, seeds, variant]))
-        named = replace(part, name=whole.name, options=self.options)
+        named = replace(selected, name=whole.name, options=self.options)
         facts = described(replace(named, description="")).description
         return replace(
             named,
             title=f"{whole.title} – {chosen}",
-            description=f"Study {name}, of which only a part was chosen: {chosen}. {facts}",
+            description=f"Only a part of study {name}: {chosen}. {facts}",
         )
