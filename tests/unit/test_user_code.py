@@ -68,5 +68,6 @@ def test_installed_missing_and_broken_modules(folder):
 
 def test_a_module_that_no_statement_names_is_reported(folder):
     files = {"hidden": folder / "unused.py", "known": folder / "my_lazy.py", "recheck": user_code.__file__}
+    files["torch._classes"] = "_classes.py"  # there is no such file
     modules = {name: SimpleNamespace(__file__=str(path)) for name, path in files.items()}
     assert unlisted_modules(["my_lazy.py"], {**modules, "builtin": SimpleNamespace()}) == ["unused.py"]

@@ -40,7 +40,11 @@ def unlisted_modules(listed: Iterable[str], modules: Mapping[str, Any] = sys.mod
     return sorted(
         str(path.relative_to(root))
         for path in paths - known
-        if path.suffix == ".py" and path.is_relative_to(root) and not any(map(path.is_relative_to, elsewhere))
+        # torch has modules with the names of files that don't exist
+        if path.suffix == ".py"
+        and path.is_file()
+        and path.is_relative_to(root)
+        and not any(map(path.is_relative_to, elsewhere))
     )
 
 
