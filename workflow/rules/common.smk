@@ -84,6 +84,10 @@ def read_configuration():
     if isinstance(config.get("seeds"), list):
         # Snakemake turns the numbers of `--config seeds=[0,1]` into text.
         config["seeds"] = [int(seed) if str(seed).isdecimal() else seed for seed in config["seeds"]]
+    for key in ("deterministic", "reuse"):
+        # Snakemake turns `--config reuse=false` into text.
+        if config.get(key) in ("true", "false"):
+            config[key] = config[key] == "true"
     validate(config, "config", "config/config.yaml (or --config)")
     weights = description.load_weights(WEIGHTS)
     catalogue = Catalogue(
