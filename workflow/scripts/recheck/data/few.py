@@ -8,14 +8,14 @@ import numpy as np
 from recheck.data.fold import FoldData
 from recheck.data.images import decode, reading_of, resized
 from recheck.data.index import make_index, read_index
-from recheck.data.packed import PackedImages
+from recheck.data.packed import PackedImages, read_about
 from recheck.data.splits import make_split, searched
 from recheck.files import sha256
 from recheck.resize import Resize
 
 CLASSES, PER_CLASS = 8, 4
 """Size of a role that is evaluated."""
-INVENTED_CLASSES, INVENTED_PER_CLASS, LARGE = 64, 8, 256
+INVENTED_CLASSES, INVENTED_PER_CLASS, LARGE = 264, 8, 256
 
 
 class DecodedImages:
@@ -59,7 +59,8 @@ def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
             f"datasets=[{source['parser']['name']}]` makes it)"
         )
     images: Any
-    if (pack / "pack.json").is_file() and PackedImages(pack).about["index_sha256"] == sha256(index):
+    is_packed = index.is_file() and (pack / "pack.json").is_file()
+    if is_packed and read_about(pack / "pack.json")["index_sha256"] == sha256(index):
         images, about = PackedImages(pack), f"{about}, packed in {pack}"
     else:
         paths = [Path(source["root"], path) for path in table["path"]]
