@@ -55,7 +55,7 @@ def test_concatenated_gives_every_fold_the_same_weight_in_its_place():
     for number, fold in enumerate(x):
         np.testing.assert_allclose(joined[:, number * 8 : number * 8 + 8], normalise(fold) / 2, rtol=3e-7)
     result = evaluate_view("concatenated", x, labels, NAMES)
-    assert result == {"dim": 32, "metrics": evaluate(joined, labels, NAMES)}
+    assert result == {"dim": 32, "metrics": evaluate(joined, labels, NAMES), "warnings": []}
     careless = evaluate(normalise(np.concatenate(x, axis=1)), labels, NAMES)
     assert result["metrics"] != careless
 
@@ -151,6 +151,7 @@ def test_views_of_epochs_are_concatenated_embeddings_of_these_epochs():
         assert evaluate_view(view, x[:1], labels, NAMES) == {
             "dim": 8,
             "metrics": evaluate(normalise(normalise(x[0])), labels, NAMES),
+            "warnings": [],
         }
 
 
@@ -196,7 +197,8 @@ def test_a_reduction_is_fitted_on_queries_and_gallery():
     reduction = {"kind": "pca", "dims": {"concatenated": 5}}
     rows = normalise(normalise(reduce(x, "pca", 5)))
     result = evaluate_view("last_epoch", [x], labels, NAMES, reduction, gallery=60)
-    assert result == {"dim": 5, "metrics": evaluate(rows[:30], labels[:30], NAMES, rows[30:], labels[30:])}
+    expected = evaluate(rows[:30], labels[:30], NAMES, rows[30:], labels[30:])
+    assert result == {"dim": 5, "metrics": expected, "warnings": []}
 
 
 def test_clustering_settings_are_passed_on(monkeypatch):
