@@ -57,10 +57,10 @@ def _of_selection(runs: list[Mapping[str, Any]]) -> list[Warned]:
 def _of_evaluations(evaluations: list[Mapping[str, Any]]) -> list[Warned]:
     found = []
     for method, own in _by_method(evaluations).items():
-        views = {evaluation["view"] for evaluation in own}
+        views = {result["view"] for result in own}
         for check, places in _by_check(own).items():
             in_views = dict.fromkeys(view_title(place["view"]) for place in places)
-            seeds = {place["seed"] for place in places}, {evaluation["seed"] for evaluation in own}
+            seeds = {place["seed"] for place in places}, {result["seed"] for result in own}
             where = [" and ".join(in_views) if len(in_views) < len(views) else "", _share(*map(len, seeds), "seeds")]
             found.append(Warned(method, check, ", ".join(filter(None, where))))
     return found
