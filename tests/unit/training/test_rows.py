@@ -26,6 +26,8 @@ UNBIASED = {
     row.name: compose("unbiased", FILES)["methods"][row.name]["method"] for row in shipped("unbiased").rows.values()
 }
 SMALL = {"name": "support.small_net:SmallNet", "weights": "none"}
+# Pixels scaled twice are all almost 0, so random weights give every image the same embedding.
+FAULTS = {"scaled_twice": ["constant_loss"]}
 STEPS = {"epochs": 2, "steps_per_epoch": 2, "evaluate_every": 1, "patience": None}
 
 
@@ -55,13 +57,13 @@ def trained(study, method, data, folder, fold=0):
     return run, start, run.train()
 
 
-def check(run, start, outcome, data):
+def check(run, start, outcome, data, faults=()):
     losses = [row["loss"] for row in outcome.history if row["loss"] is not None]
     assert all(map(math.isfinite, losses))
     if run.trains:
         # The small network starts from random weights, which is a fault only if its batch norm is frozen.
         frozen = run.model.frozen or run.model.frozen_batch_norm
-        assert [found["check"] for found in outcome.warnings] == ["frozen_batch_norm"] * frozen
+        assert [found["check"] for found in outcome.warnings] == [*["frozen_batch_norm"] * frozen, *faults]
         assert len(losses) == 2
         now = run.model.state_dict()
         assert any(not torch.equal(start[name], tensor) for name, tensor in now.items() if "num_batches" not in name)
@@ -80,7 +82,7 @@ def check(run, start, outcome, data):
 
 @pytest.mark.parametrize(("study", "method"), rows(TINY))
 def test_a_row_trains_under_its_own_protocol(study, method, data, tmp_path):
-    check(*trained(shipped(study), method, data, tmp_path), data)
+    check(*trained(shipped(study), method, data, tmp_path), data, FAULTS.get(method, ()))
 
 
 @pytest.mark.parametrize("row", UNBIASED)
