@@ -125,7 +125,8 @@ class Watch:
         found = []
         if counts.losses_like_first == steps:
             text = (
-                f"The loss was {counts.first_loss:.6g} in all {steps} steps: check that it depends on the embeddings."
+                f"The loss was {counts.first_loss:.6g} in all {steps} steps: check that it depends on the embeddings, "
+                "and that images have different embeddings."
             )
             found.append(finding("constant_loss", text))
         if without := self._other_than(counts.with_gradient):
