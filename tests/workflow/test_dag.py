@@ -248,7 +248,8 @@ def test_so_far_shows_existing_results_and_makes_no_others(project, finished):
     assert project.planned("letters_so_far") == jobs
     project.succeed("--cores", "2", "letters_so_far")
     lines = project.read("results/letters_so_far/glyphs/table.md").splitlines()
-    cells = {line.split("|")[1].strip(): line for line in lines if line.startswith("|")}
+    # after six steps a row may be no better than chance, and marked
+    cells = {line.split("|")[1].strip(" ⚠"): line for line in lines if line.startswith("|")}
     assert cells["ProxyNCA"].count("not run") == 6 and "0 of 1" in cells["ProxyNCA"]
     assert "not run" not in cells["Triplet"]
     assert "30 test images" in lines[-1] and "(1 of 3 rows)" in lines[-1]
