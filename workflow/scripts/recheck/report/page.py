@@ -11,6 +11,7 @@ import jinja2
 from recheck.report import citations, results
 from recheck.report.figures import all_figures
 from recheck.report.tables import Table, load
+from recheck.sanity import MARK
 
 # An SVG stays sharp at every zoom. A larger one consists mostly of pixels, so the PNG is embedded instead.
 LARGEST_SVG = 300_000
@@ -143,7 +144,7 @@ def _record(run: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]
     seconds = run.get("wall_seconds")
     return {
         "dataset": run["dataset"],
-        "method": labels.get(run["method"], run["method"]),
+        "method": labels.get(run["method"], run["method"]) + (f" {MARK}" if run.get("warnings") else ""),
         "seed": run["seed"],
         "fold": run["fold"],
         "epochs": _or_dash(run.get("epochs")),
