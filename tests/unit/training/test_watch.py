@@ -128,6 +128,28 @@ def test_the_counts_are_plain_data():
     assert json.loads(json.dumps(watch.state())) == watch.state()
 
 
+class Untouchable(list):
+    def __iter__(self):
+        raise AssertionError("looked at the weights again")
+
+
+def test_a_sane_run_is_looked_at_once():
+    """On a GPU every look waits for the device."""
+    weight = nn.Parameter(torch.ones(3))
+    watch = Watch({"head": [weight]}, True, False)
+    weight.grad = torch.ones(3)
+    watch.gradients()
+    weight.data += 1
+    watch.epoch()
+    assert watch.start == {}, "the initial weights are needed no more"
+    watch.weights = {"head": Untouchable()}
+    watch.gradients()
+    watch.epoch()
+    again = Watch({"head": [nn.Parameter(torch.ones(3))]}, True, False)
+    again.resume(watch.state())
+    assert again.start == {} and again.state() == watch.state()
+
+
 class Detached(nn.Module):
     """A loss that forgets the embeddings."""
 
