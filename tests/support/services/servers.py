@@ -4,6 +4,7 @@ import contextlib
 import re
 import ssl
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -20,6 +21,11 @@ class Answer:
     hold: bool = False
     length: int | None = None
     """Another Content-Length than the right one; negative for none."""
+    piece: int | None = None
+    """The most bytes in the answer to a range."""
+    reason: str | None = None
+    script: "Callable[[Handler], None] | None" = None
+    """Writes the whole answer, instead of all of the above."""
 
 
 class Server(ThreadingHTTPServer):
@@ -51,14 +57,20 @@ class Handler(BaseHTTPRequestHandler):
         if not answers:
             return self.send_error(404)
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if answer.script is not None:
+            with contextlib.suppress(OSError):
+                answer.script(self)
+            self.close_connection = True
+            return None
         body, status, extra = answer.body, answer.status, dict(answer.headers)
         start = self._start(answer)
         if start is not None and start >= len(body):
             status, extra["Content-Range"], body = 416, f"bytes */{len(body)}", b""
         elif start is not None:
-            status, extra["Content-Range"] = 206, f"bytes {start}-{len(body) - 1}/{len(body)}"
-            body = body[start:]
-        self.send_response(status)
+            end = len(body) if answer.piece is None else min(len(body), start + answer.piece)
+            status, extra = 206, {"Content-Range": f"bytes {start}-{end - 1}/{len(body)}", **extra}
+            body = body[start:end]
+        self.send_response(status, answer.reason)
         length = len(body) if answer.length is None else answer.length
         if length >= 0:
             self.send_header("Content-Length", str(length))

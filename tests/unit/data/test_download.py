@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -23,6 +25,7 @@ from support.services.servers import Answer, serving
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
 QUICK = Patience(waits=(0.01, 0.02), longest=0.05)
+AT_ONCE = Patience(waits=(0,) * 6)
 PAGE = b"<!DOCTYPE html><html><title>Page &amp;\n moved</title></html>"
 TAGGED = {"ETag": '"v1"'}
 
@@ -106,9 +109,8 @@ def test_a_full_disk(tmp_path, server):
 def test_too_little_space_is_reported_before_writing(tmp_path, server):
     size = 10**18
     url = server.give("/file.bin", Answer(DATA, length=size))
-    for known in (size, None):
-        with pytest.raises(UserError, match=r"Downloading file.bin needs 1,000,000,000,000.0 MB in .* MB are free"):
-            fetch(entry(url, size=known), tmp_path / "file.bin", patience=QUICK)
+    with pytest.raises(UserError, match=r"Downloading file.bin needs 1,000,000,000,000.0 MB in .* MB are free"):
+        fetch(entry(url, size=size), tmp_path / "file.bin", patience=QUICK)
     assert left_in(tmp_path) == []
 
 
@@ -204,14 +206,6 @@ def test_a_web_page_does_not_discard_received_bytes(tmp_path, server):
     assert (tmp_path / "file.bin.part").read_bytes() == DATA[:HALF]
 
 
-def test_web_pages_are_told_from_files():
-    assert http.is_page(b"\xef\xbb\xbf<!doctype HTML>", "", "a.zip")
-    assert not http.is_page(b"<html>", "text/html", "a.html")
-    assert not http.is_page(b"PK\3\4<\0\0", "text/html", "a.zip")
-    assert not http.is_page(b"<?xml version='1.0'?><svg>", "image/svg+xml", "a.svg")
-    assert not http.is_page(b"1 bicycle_final/1.JPG", "text/html", "list.txt")
-
-
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_busy_server_is_retried(tmp_path, server, caplog, status):
     url = server.give("/file.bin", Answer(status=status), Answer(status=status), DATA)
@@ -274,3 +268,225 @@ def test_redirects_keep_the_range_and_drop_credentials_for_other_hosts(tmp_path,
 def test_only_http_and_https_urls(tmp_path):
     with pytest.raises(SourceFailed, match="only http and https URLs are supported"):
         http.download(f"file://{tmp_path}/secret", tmp_path / "x.part")
+
+
+UNVERIFIED = {"size": None, "sha256": None, "unverified": True}
+UNKNOWN_SIZE = {"size": None}
+
+
+def from_the_next_mirror(tmp_path, server, bad, patience=AT_ONCE, **known):
+    """The good mirror delivers the file, and nothing of the bad one is left; returns why the bad one failed."""
+    answers = bad if isinstance(bad, list) else [bad]
+    bad = server.give("/bad", *answers)
+    fetch(entry(bad, server.give("/good", DATA), **known), tmp_path / "file.bin", patience=patience)
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+    assert left_in(tmp_path) == ["file.bin"]
+    server.give("/bad", *answers)
+    with pytest.raises(UserError) as raised:
+        fetch(entry(bad, **known), tmp_path / "other.bin", patience=patience)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def endlessly(*pieces):
+    """A server that sends the first piece once, and the others until the client has gone."""
+
+    def script(handler):
+        handler.wfile.write(pieces[0])
+        while True:
+            for piece in pieces[1:]:
+                handler.wfile.write(piece)
+
+    return Answer(script=script)
+
+
+def test_wrong_content_is_given_one_second_chance(tmp_path, server):
+    """Every download of this mirror is cut once, so that each one resumes."""
+    wrong = DATA[::-1]
+    reason = from_the_next_mirror(tmp_path, server, [Answer(wrong, cut=HALF), Answer(wrong)] * 50)
+    assert "expected sha256" in reason
+    assert server.asked_for("/bad")[:5] == [None, f"bytes={HALF}-", None, f"bytes={HALF}-", None]
+    assert server.asked_for("/good") == [None]
+
+
+@pytest.mark.parametrize("piece", [1, 1000])
+def test_ranges_in_short_pieces_end(tmp_path, server, piece):
+    pieces = [Answer(DATA, cut=HALF), Answer(DATA, piece=piece)]
+    reason = from_the_next_mirror(tmp_path, server, pieces, **UNKNOWN_SIZE)
+    assert f"the connection ended after {HALF + piece * len(AT_ONCE.waits)} of {len(DATA)} bytes" in reason
+
+
+def test_ranges_in_large_pieces_are_put_together(tmp_path, server):
+    data = os.urandom(4 * http.CHUNK)
+    url = server.give("/big", Answer(data, cut=http.CHUNK), Answer(data, piece=http.CHUNK))
+    file = entry(url, size=None, sha256=hashlib.sha256(data).hexdigest())
+    fetch(file, tmp_path / "big", patience=Patience(waits=(0,)))
+    assert server.asked_for("/big") == [None, *[f"bytes={number * http.CHUNK}-" for number in (1, 2, 3)]]
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ZEROS = bytes(1 << 16)
+
+
+@pytest.mark.parametrize("known", [UNVERIFIED, UNKNOWN_SIZE, {}])
+@pytest.mark.parametrize("body", [(HEAD, ZEROS), (CHUNKED, b"10000\r\n" + ZEROS + b"\r\n")])
+def test_an_endless_body(tmp_path, server, monkeypatch, body, known):
+    monkeypatch.setattr(http, "LARGEST_UNKNOWN", 2 * len(DATA))
+    reason = from_the_next_mirror(tmp_path, server, endlessly(*body), **known)
+    if known:
+        assert f"does not say how long the file is and sent more than {2 * len(DATA):,} bytes" in reason
+    else:
+        assert f"expected {len(DATA)} bytes, but the server sent more" in reason
+
+
+def test_an_announced_size_beyond_the_disk(tmp_path, server):
+    reason = from_the_next_mirror(tmp_path, server, Answer(DATA[::-1], length=10**18), **UNKNOWN_SIZE)
+    assert "the server announces 1,000,000,000,000,000,000 bytes, but only" in reason
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+        (b"", b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\n" * 1000),
+        (b"HTTP/1.1 302 Found\r\nLocation: /bad\r\n\r\n", ZEROS),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", ZEROS),
+        (CHUNKED + b"1\r\nx\r\n0\r\n", b"X: y\r\n" * 1000),
+        (CHUNKED, b"1;" + b"x" * 60_000 + b"\r\ny\r\n"),
+    ],
+)
+def test_an_answer_that_never_gets_to_the_file(tmp_path, server, noise):
+    from_the_next_mirror(tmp_path, server, endlessly(*noise), **UNKNOWN_SIZE)
+
+
+class Clock:
+    """Ten seconds pass whenever somebody looks at it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 10
+        return self.now
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", HEAD])
+def test_a_byte_now_and_then_is_no_progress(tmp_path, server, head):
+    def script(handler):
+        handler.wfile.write(head)
+        while True:
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    patience = Patience(waits=(0,), clock=Clock(), slowest=1e12, grace=1e12)
+    reason = from_the_next_mirror(tmp_path, server, Answer(script=script), patience, **UNKNOWN_SIZE)
+    assert "bytes of the file came in" in reason or "not part of the file" in reason or "no answer" in reason
+
+
+def test_a_download_may_take_as_long_as_its_size_needs(tmp_path, server):
+    """It progresses all the time, but would take days."""
+    slow = endlessly(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DATA), DATA[:100])
+    patience = Patience(waits=(0,), clock=Clock(), slowest=0, grace=100, average=1e12)
+    url = server.give("/slow", slow)
+    with pytest.raises(UserError, match=r"it is too slow: only [\d,]+ bytes came in 0\.\d hours"):
+        fetch(entry(url), tmp_path / "file.bin", patience=patience)
+
+
+def test_a_changed_file_is_not_continued(tmp_path, server):
+    """Servers that ignore If-Range still send the new ETag, or the new size, with the rest."""
+    new = DATA[::-1]
+
+    def rest(tag, total):
+        headers = b"HTTP/1.1 206 Partial\r\nETag: %s\r\nContent-Range: bytes %d-%d/%d\r\n\r\n"
+        return endlessly(headers % (tag, HALF, total - 1, total) + new[HALF:total])
+
+    for number, answer in enumerate([rest(b'"v2"', len(DATA)), rest(b'"v1"', len(DATA) - 1)]):
+        url = server.give("/file.bin", Answer(DATA, headers=TAGGED, cut=HALF), answer, Answer(new))
+        fetch(entry(url, **UNVERIFIED), tmp_path / f"{number}", patience=QUICK)
+        assert (tmp_path / f"{number}").read_bytes() == new
+        assert server.asked_for("/file.bin")[-3:] == [None, f"bytes={HALF}-", None]
+
+
+def test_a_short_partial_answer_is_continued(tmp_path, server):
+    def short(handler):
+        said = f"bytes {HALF}-{len(DATA) - 1}/{len(DATA)}"
+        handler.wfile.write(
+            f'HTTP/1.1 206 P\r\nETag: "v1"\r\nContent-Length: 9\r\nContent-Range: {said}\r\n\r\n'.encode()
+        )
+        handler.wfile.write(DATA[HALF : HALF + 9])
+
+    url = server.give(
+        "/file.bin", Answer(DATA, headers=TAGGED, cut=HALF), Answer(script=short), Answer(DATA, headers=TAGGED)
+    )
+    fetch(entry(url, **UNVERIFIED), tmp_path / "file.bin", patience=QUICK)
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+    assert server.asked_for("/file.bin") == [None, f"bytes={HALF}-", f"bytes={HALF + 9}-"]
+
+
+def test_a_part_is_complete_only_at_the_announced_size(tmp_path, server):
+    gone = Answer(status=416, headers={"Content-Range": f"bytes */{HALF}"})
+    url = server.give("/file.bin", Answer(DATA, headers=TAGGED, cut=HALF), gone, DATA)
+    fetch(entry(url, **UNVERIFIED), tmp_path / "file.bin", patience=QUICK)
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Answer(DATA, headers={"Content-Encoding": "gzip"}), r"sent it encoded \(Content-Encoding: gzip\)"),
+        (Answer(b""), "the server sent an empty file"),
+        (Answer(b"", length=-1), "the server sent an empty file"),
+        (Answer(status=204), "the server answered 204 No Content"),
+        (Answer(b'{"error": "no such file"}'), r"an error message in JSON instead of the file \(“no such file”\)"),
+        (Answer(b"<?xml version='1.0'?><Error><Message>Gone</Message></Error>"), r"an XML document .*\(“Gone”\)"),
+        (Answer("<html><title>Ärger</title>".encode("utf-16")), r"a web page instead of the file \(“Ärger”\)"),
+        (Answer(b"x", headers={"Content-Type": "application/problem+json"}), "instead of the file"),
+    ],
+)  # fmt: skip
+def test_answers_that_show_that_they_are_not_the_file(tmp_path, server, bad, reason):
+    assert re.search(reason, from_the_next_mirror(tmp_path, server, bad, **UNVERIFIED))
+
+
+def test_with_a_checksum_the_encoding_does_not_matter(tmp_path, server):
+    """Some servers call every .tgz encoded."""
+    url = server.give("/file.bin", Answer(DATA, headers={"Content-Encoding": "x-gzip"}))
+    fetch(entry(url), tmp_path / "file.bin", patience=QUICK)
+
+
+ESCAPE = "\x1b[2J\x1b]0;title\x07\x9b31mred\r\x08"
+
+
+def test_escape_sequences_of_servers_do_not_reach_the_terminal(tmp_path, server, caplog):
+    answers = [
+        Answer(status=404, reason=f"Gone{ESCAPE}"),
+        Answer(status=403, headers={"X-Error-Message": f"no{ESCAPE}"}),
+        Answer(f"<html><title>a{ESCAPE}b</title>".encode()),
+        Answer(status=302, headers={"Location": f"ftp://x/{ESCAPE}"}),
+        Answer(DATA, headers={"Content-Encoding": f"gz{ESCAPE}"}),
+        Answer(status=503, reason=f"Busy{ESCAPE}"),
+        endlessly(f"HTTP/1.1 {ESCAPE}\r\n\r\n".encode("latin-1")),
+    ]
+    urls = [server.give(f"/{number}", answer) for number, answer in enumerate(answers)]
+    with pytest.raises(UserError) as raised:
+        fetch(entry(*urls, **UNVERIFIED), tmp_path / "file.bin", patience=Patience(waits=(0,)))
+    for said in (str(raised.value), caplog.text):
+        assert not [character for character in said if not character.isprintable() and character != "\n"]
+        assert "red" in said
+
+
+@pytest.mark.parametrize(
+    ("start", "to", "kept"),
+    [
+        ("https://a.org/x", "https://a.org/y", True),
+        ("http://a.org/x", "https://a.org/y", True),
+        ("https://a.org/x", "http://a.org/y", False),
+        ("https://a.org/x", "https://b.org/y", False),
+        ("https://a.org/x", "https://a.org:8443/y", False),
+    ],
+)
+def test_credentials_stay_with_their_host_and_encrypted(start, to, kept):
+    request = urllib.request.Request(start, headers={"Authorization": "Bearer x", "Cookie": "y", "Range": "bytes=1-"})
+    following = http._Redirects().redirect_request(request, None, 302, "Found", {}, to)
+    assert following.has_header("Authorization") == following.has_header("Cookie") == kept
+    assert following.has_header("Range")

@@ -60,10 +60,15 @@ def disk_errors(path: str | Path) -> Iterator[None]:
         raise
 
 
+def free_space(path: str | Path) -> int:
+    """The free bytes on the disk of ``path``, which need not exist."""
+    existing = next(folder for folder in Path(path).absolute().parents if folder.is_dir())
+    return shutil.disk_usage(existing).free
+
+
 def check_space(needed: int, path: str | Path, doing: str) -> None:
     """Refuse to start a job that needs more space than is free on the disk of ``path``."""
-    existing = next(folder for folder in Path(path).absolute().parents if folder.is_dir())
-    free = shutil.disk_usage(existing).free
+    free = free_space(path)
     if needed > free:
         raise UserError(
             f"{doing} needs {needed / 1e6:,.1f} MB in {Path(path).parent}, but only {free / 1e6:,.1f} MB are free: "

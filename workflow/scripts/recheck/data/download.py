@@ -3,72 +3,45 @@
 Received bytes are kept in ``<name>.part``, and ``<name>.part.json`` records their source. The next attempt, by this
 process or by another one days later, requests only the rest. Bytes are appended only when that is safe: the server
 confirms that its file is unchanged (``If-Range``), or the caller will compare a checksum.
+
+Nothing that a server says is trusted: every answer is compared with what was requested, every wait and every size is
+bounded (``patience``), and its words are cleaned before they reach the terminal.
 """
 
 import contextlib
 import email.utils
 import errno
-import html
+import functools
 import http.client
+import io
 import itertools
-import logging
 import re
 import socket
 import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from recheck.data.pages import LOOK, PAGE, QUOTA, explain_page, is_page, plain
+from recheck.data.patience import CHUNK, Patience, SourceFailed, TryAgain, Watch, persist
 from recheck.errors import UserError
-from recheck.files import check_space, disk_errors, read_json, write_json
+from recheck.files import check_space, disk_errors, free_space, read_json, write_json
 from recheck.progress import Progress
 
-log = logging.getLogger("recheck")
-CHUNK = 1 << 20
-LOOK, PAGE = 1 << 9, 1 << 16
-"""Bytes to read to recognise a web page, and to find its message."""
-BUSY = {408, 425, 429, 500, 502, 503, 504}
+BUSY = {202, 408, 425, 429, 500, 502, 503, 504}
 """HTTP statuses worth a retry."""
-QUOTA = (
-    "the file's download quota on Google Drive is exceeded: wait a day, "
-    "or copy the file to your own Drive and use that copy in the YAML"
-)
-VIRUS_SCAN = "Google Drive sent its virus-scan notice instead of the file: use `gdrive: <id>` in the YAML"
-
-
-class SourceFailed(Exception):
-    """One source could not deliver the file; another one might."""
-
-    def __init__(self, reason: str, status: int | None = None):
-        super().__init__(reason)
-        self.status = status
-
-
-class TryAgain(Exception):
-    """A failure worth a retry: a busy server (``after``: the delay it asks for, in seconds) or a lost connection.
-
-    ``dead``: nothing answered at all; worth a retry only if some bytes have arrived before.
-    """
-
-    def __init__(self, reason: str, after: float = 0, dead: bool = False):
-        super().__init__(reason)
-        self.after = after
-        self.dead = dead
-
-
-@dataclass(frozen=True)
-class Patience:
-    """Waiting times in seconds: between attempts, for a server's next byte, and the longest Retry-After to obey."""
-
-    waits: tuple[float, ...] = (2, 5, 15, 30, 60, 120)
-    timeout: float = 60
-    longest: float = 300
+FILE = {200, 203, 206}
+"""HTTP statuses of an answer that is the file."""
+LARGEST_UNKNOWN = 1 << 30
+"""Most bytes of a file whose size neither the YAML nor the server gives."""
+ON_ANY_HOST = {"User-agent", "Accept-encoding", "Range", "If-range"}
+"""Headers that are sent after a redirect to another host, or from https to http; others may be credentials."""
 
 
 def part_of(destination: str | Path) -> Path:
@@ -81,24 +54,6 @@ def discard(part: Path) -> None:
     """Delete an unfinished download."""
     part.unlink(missing_ok=True)
     _note_of(part).unlink(missing_ok=True)
-
-
-def persist(attempt: Callable[[], None], arrived: Callable[[], int], name: str, patience: Patience) -> None:
-    """Retry until the attempt succeeds, with growing waits that restart whenever at least one chunk has arrived."""
-    tries, start = 0, arrived()
-    while True:
-        before = arrived()
-        try:
-            return attempt()
-        except TryAgain as error:
-            if arrived() - before >= CHUNK:
-                tries = 0
-            if tries == len(patience.waits) or (error.dead and arrived() <= start):
-                raise SourceFailed(str(error)) from None
-            wait = max(patience.waits[tries], min(error.after, patience.longest))
-            log.warning("%s: %s; retrying in %.0f s.", name, error, wait)
-        time.sleep(wait)
-        tries += 1
 
 
 def download(
@@ -117,31 +72,10 @@ def download(
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise SourceFailed("only http and https URLs are supported")
-    patience = patience or Patience()
-    job = _Download(url, part, size, checked, headers or {}, patience.timeout)
-    persist(job.attempt, lambda: _length(part), job.name, patience)
+    watch = Watch(patience or Patience(), _length(part))
+    job = _Download(url, part, size, checked, headers or {}, watch)
+    persist(job.attempt, lambda: _length(part), job.name, watch)
     return job.resumed
-
-
-def is_page(start: bytes, content_type: str, name: str) -> bool:
-    """Whether the server sent a web page instead of the file ``name``; binary data of type HTML is not a page."""
-    if name.lower().endswith((".html", ".htm")):
-        return False
-    if re.match(rb"\s*(<!--.*?-->\s*)*(<!doctype html|<html)", start.removeprefix(b"\xef\xbb\xbf"), re.I | re.S):
-        return True
-    return "html" in content_type.lower() and b"<" in start and b"\0" not in start[:LOOK]
-
-
-def explain_page(page: bytes) -> str:
-    """The message of a web page that was sent instead of a file."""
-    text = page.decode("utf-8", "replace")
-    if re.search(r"quota exceeded|too many users have viewed or downloaded", text, re.I):
-        return QUOTA
-    if re.search(r"virus scan warning|can.t scan this file for viruses", text, re.I):
-        return VIRUS_SCAN
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
-    shown = " ".join(html.unescape(title[1]).split())[:80] if title else ""
-    return "the server sent a web page instead of the file" + (f" (“{shown}”)" if shown else "")
 
 
 @dataclass
@@ -151,7 +85,7 @@ class _Download:
     size: int | None
     checked: bool
     headers: dict[str, str]
-    timeout: float
+    watch: Watch
     resumed: bool = False
 
     @property
@@ -172,17 +106,19 @@ class _Download:
                 request.add_header("If-Range", validator)
         try:
             with _network_errors():
-                response = _OPENER.open(request, timeout=self.timeout)
+                response = _opener(self.watch).open(request, timeout=self.watch.patience.timeout)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not offset:
                     raise _refusal(error) from None
-                whole = _numbers(r"bytes \*/(\d+)", error.headers.get("Content-Range"))
-            if whole != [offset] or (self.size is not None and offset != self.size):
-                discard(self.part)  # longer than the server's file, so it must be from another file
+                whole = _numbers(r"bytes \*/(\d{1,19})", error.headers.get("Content-Range"))
+            announced = self.size if self.size is not None else _read_note(self.part).get("total")
+            if whole != [offset] or announced not in (None, offset):
+                discard(self.part)  # not the server's file, or not all of it
                 self.attempt()
             return
         with response:
+            self.watch.answering()
             self._receive(response, offset)
 
     def _standing(self) -> tuple[int, str | None]:
@@ -195,76 +131,163 @@ class _Download:
         return offset, validator
 
     def _receive(self, response: http.client.HTTPResponse, offset: int) -> None:
+        if response.status not in FILE:
+            raise _refusal(response)
+        encoding = plain(response.headers.get("Content-Encoding", ""))
+        if encoding.lower() not in ("", "identity") and not self.checked:
+            raise SourceFailed(f"the server sent it encoded (Content-Encoding: {encoding}), not as it is")
         if response.status == HTTPStatus.PARTIAL_CONTENT:
-            if _numbers(r"bytes (\d+)-", response.headers.get("Content-Range")) != [offset]:
-                discard(self.part)
-                raise TryAgain("the server sent a different part of the file than requested")
+            total = self._continued(response, offset)
         else:
-            offset = 0  # the server can't resume, or its file has changed
-        announced = _numbers(r"(\d+)$", response.headers.get("Content-Length"))
-        total = offset + announced[0] if announced else None
+            offset, total = 0, response.length  # the server can't resume, or its file has changed
         chunks = _chunks(response)
         start = _beginning(chunks, LOOK)
-        if is_page(start, response.headers.get("Content-Type", ""), self.name):
+        if not offset and is_page(start, response.headers.get("Content-Type", ""), self.name):
             raise SourceFailed(explain_page(start + _beginning(chunks, PAGE)))
         if self.size is not None and total is not None and total != self.size:
             raise SourceFailed(f"expected {self.size} bytes, but the server's file has {total}")
         self._write(itertools.chain([start], chunks), offset, total if total is not None else self.size, response)
 
+    def _continued(self, response: http.client.HTTPResponse, offset: int) -> int:
+        """The size of the whole file, by a partial answer that is compared with the request and the first answer."""
+        pattern = r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)$"
+        match = re.match(pattern, response.headers.get("Content-Range", "").strip())
+        first, last = (int(match[1]), int(match[2])) if match else (-1, -1)
+        total = int(match[3]) if match and match[3] != "*" else last + 1
+        too_long = response.length is not None and response.length > last + 1 - first
+        if first != offset or not first <= last < total or too_long:
+            discard(self.part)
+            raise TryAgain("the server sent a different part of the file than requested")
+        note, now = _read_note(self.part), _validator(response.headers)
+        known = note.get("validator") if note.get("url") == self.url else None
+        same_kind = known and now and known.startswith('"') == now.startswith('"')
+        if (same_kind and known != now) or (known and note.get("total") not in (None, total)):
+            discard(self.part)
+            raise TryAgain("the server's file has changed since the download began")
+        return total
+
+    def _most(self, total: int | None, offset: int) -> int:
+        """The most bytes to accept. More than fits on the disk is the server's mistake unless the YAML says so."""
+        if self.size is not None:
+            check_space(self.size - offset, self.part, f"Downloading {self.name}")
+            return self.size
+        free = offset + free_space(self.part)
+        if total is not None and total > free:
+            raise SourceFailed(f"the server announces {total:,} bytes, but only {free:,} are free on the disk")
+        return total if total is not None else min(LARGEST_UNKNOWN, free)
+
     def _write(
         self, chunks: Iterator[bytes], offset: int, total: int | None, response: http.client.HTTPResponse
     ) -> None:
-        if total is not None:
-            check_space(total - offset, self.part, f"Downloading {self.name}")
+        most = self._most(total, offset)
         bar = Progress(total=total, initial=offset, desc=self.name, unit="B", unit_scale=True)
         received = offset
         with bar, disk_errors(self.part):
             self.part.parent.mkdir(parents=True, exist_ok=True)
             with self.part.open("ab" if offset else "wb") as out:
                 if not offset:
-                    write_json(_note_of(self.part), {"url": self.url, "validator": _validator(response.headers)})
+                    note = {"url": self.url, "validator": _validator(response.headers), "total": total}
+                    write_json(_note_of(self.part), note)
                 for chunk in chunks:
+                    if received + len(chunk) > most:
+                        received += len(chunk)
+                        break
                     out.write(chunk)
                     out.flush()  # so that a killed process loses nothing
                     received += len(chunk)
+                    self.watch.arrived(len(chunk), received)
                     bar.update(len(chunk))
-                    if self.size is not None and received > self.size:
-                        break
-        if self.size is not None and received > self.size:
+        if received > most:
             discard(self.part)
-            raise SourceFailed(f"expected {self.size} bytes, but the server sent more")
+            raise SourceFailed(self._too_long(total, most))
         if total is not None and received < total:
             raise TryAgain(f"the connection ended after {received} of {total} bytes")
+        if not received:
+            discard(self.part)
+            raise SourceFailed("the server sent an empty file")
+
+    def _too_long(self, total: int | None, most: int) -> str:
+        if total is not None:
+            return f"expected {total} bytes, but the server sent more"
+        return (
+            f"the server does not say how long the file is and sent more than {most:,} bytes: "
+            "if that is right, add `size` to the file in the YAML"
+        )
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to http and https only, and never send one host's credentials to another."""
+    """Follow redirects to http and https only, and never send credentials to another host or without encryption."""
 
     def redirect_request(self, request, response, code, message, headers, address):
         if urlsplit(address).scheme not in ("http", "https"):
-            raise SourceFailed(f"the server redirects to {address}, which is neither http nor https")
+            raise SourceFailed(f"the server redirects to {plain(address)}, which is neither http nor https")
         following = super().redirect_request(request, response, code, message, headers, address)
-        if following is not None and following.host != request.host:
-            following.remove_header("Authorization")
+        if following is not None and (
+            following.host != request.host or (request.type == "https" and following.type != "https")
+        ):
+            for header in set(following.headers) - ON_ANY_HOST:
+                following.remove_header(header)
         return following
 
 
-_OPENER = urllib.request.build_opener(_Redirects)
+class _Watched(io.RawIOBase):
+    """The bytes of a connection. http.client would wait for ever for a server that sends a header byte by byte."""
+
+    def __init__(self, raw: io.RawIOBase, watch: Watch):
+        self.raw, self.watch = raw, watch
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int | None:
+        count = self.raw.readinto(buffer)
+        self.watch.heard(count or 0)
+        return count
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
 
 
-def _refusal(error: urllib.error.HTTPError) -> Exception:
-    """The exception for an HTTP error status: retry this source, or try the next."""
-    message = error.headers.get("X-Error-Message")  # Hugging Face
-    reason = f"the server answered {error.code} {error.reason}" + (f" ({message})" if message else "")
+class _Response(http.client.HTTPResponse):
+    def __init__(self, watch: Watch, *arguments, **options):
+        super().__init__(*arguments, **options)
+        watch.answering()
+        self.fp = io.BufferedReader(_Watched(self.fp.detach(), watch))
+
+
+def _opener(watch: Watch) -> urllib.request.OpenerDirector:
+    """An opener whose connections are watched from the first byte of the answer."""
+
+    def connection(kind: type, host: str, **options) -> http.client.HTTPConnection:
+        made = kind(host, **options)
+        made.response_class = functools.partial(_Response, watch)
+        return made
+
+    class Http(urllib.request.HTTPHandler):
+        def http_open(self, request):
+            return self.do_open(functools.partial(connection, http.client.HTTPConnection), request)
+
+    class Https(urllib.request.HTTPSHandler):
+        def https_open(self, request):
+            return self.do_open(functools.partial(connection, http.client.HTTPSConnection), request)
+
+    return urllib.request.build_opener(_Redirects, Http, Https)
+
+
+def _refusal(answer: urllib.error.HTTPError | http.client.HTTPResponse) -> Exception:
+    """The exception for an HTTP status that is not a file's: retry this source, or try the next."""
+    message = plain(answer.headers.get("X-Error-Message", ""))  # Hugging Face
+    reason = f"the server answered {answer.status} {plain(answer.reason)}" + (f" ({message})" if message else "")
     try:
-        page = error.read(PAGE)
-    except (OSError, http.client.HTTPException):
+        page = answer.read(PAGE)
+    except (OSError, http.client.HTTPException, TryAgain, SourceFailed):
         page = b""
     if is_page(page, "", "") and explain_page(page) == QUOTA:
-        return SourceFailed(QUOTA, error.code)
-    if error.code in BUSY:
-        return TryAgain(reason, after=_seconds(error.headers.get("Retry-After")))
-    return SourceFailed(reason, error.code)
+        return SourceFailed(QUOTA, answer.status)
+    if answer.status in BUSY:
+        return TryAgain(reason, after=_seconds(answer.headers.get("Retry-After")))
+    return SourceFailed(reason, answer.status)
 
 
 @contextlib.contextmanager
@@ -276,7 +299,7 @@ def _network_errors() -> Iterator[None]:
         raise
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        reason = f"no answer ({str(cause) or type(cause).__name__})"
+        reason = f"no answer ({plain(str(cause)) or type(cause).__name__})"
         if isinstance(cause, (ssl.SSLCertVerificationError, http.client.InvalidURL, ValueError)):
             raise SourceFailed(reason) from None
         unreachable = getattr(cause, "errno", None) in (errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -304,18 +327,19 @@ def _beginning(chunks: Iterator[bytes], length: int) -> bytes:
 def _validator(headers: Message) -> str | None:
     """The header that identifies the server's file: a strong ETag, or its modification date."""
     etag = headers.get("ETag")
-    return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
+    chosen = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
+    return chosen if chosen and chosen.isprintable() and len(chosen) <= LOOK else None
 
 
 def _seconds(retry_after: str | None) -> float:
     """The seconds of a Retry-After header, which is a number or a date."""
     if not retry_after:
         return 0
-    if retry_after.strip().isdecimal():
+    if re.fullmatch(r"\s*\d{1,9}\s*", retry_after):
         return float(retry_after)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0
 
 

