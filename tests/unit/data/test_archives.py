@@ -12,11 +12,14 @@ import stat
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 import zipfile
+import zlib
 
 import pytest
 
-from recheck.data import archives
+from recheck import progress
+from recheck.data import archives, tars
 from recheck.errors import UserError
 from support.faults.crashes import KILLED, crash
 from support.project import SCRIPTS
@@ -261,8 +264,14 @@ def test_a_sparse_file_counts_with_its_declared_size(tmp_path):
 def test_the_number_of_members_is_limited(tmp_path, make, monkeypatch):
     monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
     member = tar_member if make is tar else zip_member
-    archive = make(tmp_path / "a", *[member(f"{number}/") for number in range(5)])
-    refused(tmp_path, archive, "3/", "is beyond the limit of 3 members per archive")
+    archive = make(tmp_path / "a", *[member(f"{number}") for number in range(4)])
+    with pytest.raises(
+        UserError, match=r"a was not unpacked, because it.* is beyond the limit of 3 members per archive: "
+    ):
+        extract(tmp_path, archive)
+    assert left_in(tmp_path) == ["a"]
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 4)
+    extract(tmp_path, archive)
 
 
 def damaged(tmp_path, archive):
@@ -314,12 +323,219 @@ def test_a_zip_member_longer_than_declared(tmp_path):
 
 
 def test_a_header_that_would_fill_the_memory(tmp_path):
-    size = archives.LARGEST_HEADER + 1
+    size = tars.LARGEST_HEADER + 1
     long_name = tarfile.TarInfo("././@LongLink")
     long_name.type, long_name.size = tarfile.GNUTYPE_LONGNAME, size
     archive = tmp_path / "a.tgz"
     archive.write_bytes(gzip.compress(long_name.tobuf(tarfile.GNU_FORMAT) + bytes(size + 2048), 1))
-    assert "a header of " in damaged(tmp_path, archive)
+    assert "more than 1,048,576 bytes of headers for one member" in damaged(tmp_path, archive)
+
+
+def refusal(tmp_path, archive):
+    with pytest.raises(UserError) as raised:
+        extract(tmp_path, archive)
+    return str(raised.value)
+
+
+def hard_links(number, data):
+    return [tar_member("file", data), *[tar_member(f"{n}", b"", tarfile.LNKTYPE, "file") for n in range(number)]]
+
+
+def test_links_count_as_the_files_they_stand_for(tmp_path):
+    """A disk without hard links, or with too many names for a file, stores copies."""
+    archive = tar(tmp_path / "a.tgz", *hard_links(9, bytes(100)))
+    about = extract(tmp_path, archive, unpacked_size=1000)
+    assert about["a.tgz"]["bytes"] == 1000
+    shutil.rmtree(tmp_path / "images")
+    with pytest.raises(UserError, match=r"its member '8' exceeds the limit of 999 bytes unpacked"):
+        extract(tmp_path, archive, unpacked_size=999)
+    link = zip_member("link", b"file", stat.S_IFLNK | 0o777)
+    archive = zipped(tmp_path / "a.zip", zip_member("file", bytes(100)), link)
+    with pytest.raises(UserError, match=r"its member 'link' exceeds the limit of 199 bytes unpacked"):
+        extract(tmp_path, archive, unpacked_size=199)
+    assert left_in(tmp_path) == ["a.tgz", "a.zip"]
+
+
+def extended_header(data, kind=tarfile.XHDTYPE):
+    """An extended header with these bytes, whatever they mean, and a file after it."""
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = kind, len(data)
+    padded = data + bytes(-len(data) % 512)
+    return header.tobuf(tarfile.USTAR_FORMAT) + padded + tarfile.TarInfo("file").tobuf() + bytes(1024)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE])
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"1" * 900_000, "a header with a number of more than 255 digits"),
+        (b"300020 path=" + b"1" * 300_000 + b"\n", "a header with a number of more than 255 digits"),
+        (b"2 " * 200_000 + b"=", "a malformed extended header"),
+        (b"9 path=x\n9 path=", "a malformed extended header"),
+        (b"x" * 1_100_000, "more than 1,048,576 bytes of headers for one member"),
+    ],
+)
+def test_a_header_that_takes_tarfile_for_ever(tmp_path, data, why, kind, pack):
+    (tmp_path / "a.tar").write_bytes(pack(extended_header(data, kind)))
+    assert why in damaged(tmp_path, tmp_path / "a.tar")
+
+
+def test_endless_headers(tmp_path, monkeypatch):
+    """Of one member, and of all members together."""
+    chain = tarfile.TarInfo("x")
+    chain.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(chain.tobuf(tarfile.GNU_FORMAT))
+    block[482] = 1  # more blocks follow
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 256)
+    more = bytearray(512)
+    more[504] = 1
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(bytes(block) + bytes(more) * 4000, 1))
+    assert "more than 1,048,576 bytes of headers for one member" in damaged(tmp_path, tmp_path / "a.tgz")
+    comment = b"900000 comment=" + b"x" * (900_000 - 16) + b"\n"
+    header = extended_header(comment)[: 512 + len(comment) + -len(comment) % 512]
+    members = b"".join(header + tarfile.TarInfo(f"{number}").tobuf() for number in range(3))
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(members + bytes(1024), 1))
+    monkeypatch.setattr(archives, "LEAST", 1 << 20)
+    monkeypatch.setattr(tars, "MARGIN", 1 << 20)
+    assert "it is much longer than its members" in damaged(tmp_path, tmp_path / "a.tgz")
+
+
+def test_a_long_name_in_an_extended_header(tmp_path):
+    name = "set/" + "long" * 40 + "/" + "1" * 200 + ".jpg"
+    extract(tmp_path, tar(tmp_path / "a.tgz", tar_member(name, b"pixels")))
+    assert content(tmp_path / "images") == {name: b"pixels"}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_member_is_decompressed_in_pieces(tmp_path, method):
+    """zipfile makes 64 MiB of the few hundred bytes of such a member, whatever the directory says."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as made:
+        made.writestr("zeros", bytes(64 << 20))
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    place = data.index(b"PK\1\2") + 24
+    data[place : place + 4] = (100).to_bytes(4, "little")
+    (tmp_path / "a.zip").write_bytes(data)
+    tracemalloc.start()
+    try:
+        damaged(tmp_path, tmp_path / "a.zip")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_dictionaries_that_would_fill_the_memory(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as made:
+        made.writestr("file", b"x" * 100)
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    place = data.index(b"\5\0\x5d") + 3
+    data[place : place + 4] = (3 << 29).to_bytes(4, "little")
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(UserError, match="an LZMA member needs 1,610,612,736 bytes of memory, at most 134,217,728"):
+        extract(tmp_path, tmp_path / "a.zip")
+    data = bytearray(lzma.compress(good(tmp_path / "a.tar").read_bytes(), filters=[{"id": lzma.FILTER_LZMA2}]))
+    data[16] = 39  # the dictionary has 3 GiB
+    data[20:24] = zlib.crc32(data[12:20]).to_bytes(4, "little")
+    (tmp_path / "a.tar").write_bytes(data)
+    assert "Memory usage limit exceeded" in refusal(tmp_path, tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_every_method_of_zip(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as made:
+        for name, data in TREE.items():
+            made.writestr(name, data)
+    extract(tmp_path, tmp_path / "a.zip")
+    assert content(tmp_path / "images") == TREE
+
+
+def test_an_unknown_method_of_zip(tmp_path):
+    archive = zipped(tmp_path / "a.zip", zip_member("file", b"x"))
+    data = bytearray(archive.read_bytes())
+    data[data.index(b"PK\3\4") + 8] = data[data.index(b"PK\1\2") + 10] = 9
+    archive.write_bytes(data)
+    advice = "pack it again as one of: stored, deflated, bzip2, LZMA"
+    refused(tmp_path, archive, "file", "is compressed by method 9", advice)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_member_shorter_than_declared(tmp_path, method):
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w", method) as made:
+        made.writestr("file", bytes(100))
+    data = bytearray(archive.read_bytes())
+    for start in (data.index(b"PK\3\4") + 22, data.index(b"PK\1\2") + 24):
+        data[start : start + 4] = (200).to_bytes(4, "little")
+    archive.write_bytes(data)
+    damaged(tmp_path, archive)
+
+
+def test_several_compressed_streams_in_one_file(tmp_path):
+    whole = good(tmp_path / "a.tar").read_bytes()
+    for name, pack in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)):
+        parts = [pack(whole[:700]), pack(b""), pack(whole[700:])]
+        (tmp_path / name).write_bytes((bytes(8) if name == "xz" else b"").join(parts))
+        extract(tmp_path, tmp_path / name)
+        assert content(tmp_path / "images") == TREE
+        shutil.rmtree(tmp_path / "images")
+        (tmp_path / name).write_bytes(b"".join(parts)[:-10])
+        with pytest.raises(UserError, match="is damaged"):
+            extract(tmp_path, tmp_path / name)
+
+
+def test_two_tars_in_one_file(tmp_path):
+    one, two = (tar(tmp_path / name, tar_member(name, name.encode()), compression="") for name in "ab")
+    both, zipped_both = tmp_path / "both.tar", tmp_path / "both.tgz"
+    both.write_bytes(one.read_bytes() + two.read_bytes())
+    zipped_both.write_bytes(gzip.compress(one.read_bytes()) + gzip.compress(two.read_bytes()))
+    for archive in (both, zipped_both):
+        with pytest.raises(UserError, match="another archive begins after its end mark: unpack the two one by one"):
+            extract(tmp_path, archive)
+    both.write_bytes(one.read_bytes() + b"noise" * 1000)
+    extract(tmp_path, both)
+    assert content(tmp_path / "images") == {"a": b"a"}
+
+
+@pytest.mark.parametrize("data", [bytes(1024), bytes(10240), gzip.compress(bytes(10240)), b"PK\5\6" + bytes(18)])
+def test_an_archive_without_files(tmp_path, data):
+    (tmp_path / "a.tar").write_bytes(data)
+    with pytest.raises(UserError, match=r"a\.tar has no files in it: delete it and get it from another source"):
+        extract(tmp_path, tmp_path / "a.tar")
+    assert left_in(tmp_path) == ["a.tar"]
+
+
+@pytest.mark.parametrize("name", ["PK\3\4", "PK", "BZh9", "\x1f\x8b", "\xfd7zXZ"])
+def test_a_tar_whose_first_name_looks_like_another_format(tmp_path, name):
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT, encoding="latin-1") as made:
+        made.addfile(tarfile.TarInfo(f"{name}.jpg"))
+    if name.isascii():
+        extract(tmp_path, tmp_path / "a.tar")
+        assert content(tmp_path / "images") == {f"{name}.jpg": b""}
+    else:
+        with pytest.raises(UserError, match="has a name that is not UTF-8"):
+            extract(tmp_path, tmp_path / "a.tar")
+
+
+def test_deep_trees_and_names_that_are_not_utf8(tmp_path):
+    deep = "/".join("a" * 65) + "/file"
+    for archive in (tar(tmp_path / "a.tgz", tar_member(deep)), zipped(tmp_path / "a.zip", zip_member(deep))):
+        with pytest.raises(UserError, match=r"its member 'a/a/.*' is more than 64 folders deep"):
+            extract(tmp_path, archive)
+    archive = tar(tmp_path / "b.tgz", tar_member("caf\udce9.jpg"))
+    with pytest.raises(UserError, match=r"its member 'caf\\udce9\.jpg' has a name that is not UTF-8") as raised:
+        extract(tmp_path, archive)
+    str(raised.value).encode()
+    assert left_in(tmp_path) == ["a.tgz", "a.zip", "b.tgz"]
+    extract(tmp_path, tar(tmp_path / "c.tgz", tar_member("/".join("a" * 64) + "/file")))
+
+
+def test_the_number_of_members_is_shown(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(progress, "LINES_EVERY_SECONDS", 0)
+    monkeypatch.setattr(archives, "SHOW_EVERY", 10)
+    caplog.set_level("INFO", "recheck")
+    extract(tmp_path, tar(tmp_path / "a.tgz", *[tar_member(f"{number}") for number in range(40)]))
+    for number in (10, 20, 30, 40):
+        assert f"{number} members" in caplog.text
 
 
 @pytest.mark.parametrize(

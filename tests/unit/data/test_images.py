@@ -1,15 +1,18 @@
 """Every kind of image becomes RGB with 8 bits per channel, as in the published protocols or as a person sees it."""
 
+import os
+import re
 import struct
 import warnings
 import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
-from recheck.data.images import decode, reading_of, reason, shape_of
+from recheck.data.images import FORMATS, decode, reading_of, reason, shape_of
 from recheck.errors import UserError
+from support.project import SCRIPTS
 
 BENCHMARK = {"exif": "ignore", "alpha": "drop"}
 
@@ -196,3 +199,42 @@ def test_fit_scales_and_pads_with_black(tmp_path, width, height):
 def test_fit_keeps_an_image_of_the_right_size(tmp_path, corner):
     corner.save(tmp_path / "picture.png")
     assert np.array_equal(decode(tmp_path / "picture.png", {"fit": [8, 12]}), np.asarray(corner))
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+@pytest.mark.parametrize("start", [b"", b"\xc5\xd0\xd3\xc6\x20\0\0\0\x60\0\0\0" + bytes(20)])
+def test_no_image_starts_a_program(tmp_path, monkeypatch, start):
+    """Pillow gives PostScript to Ghostscript, here one that leaves a trace."""
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(start + POSTSCRIPT)
+    with Image.open(path) as image:
+        assert image.format == "EPS"
+    for read in (decode, shape_of):
+        with pytest.raises(UnidentifiedImageError) as raised:
+            read(path)
+        assert reason(raised.value) == "not an image"
+    assert not (tmp_path / "started").exists()
+
+
+def test_every_image_is_opened_in_one_place():
+    """So that no call can forget the list of formats."""
+    calls = [
+        f"{path.name}: {line.strip()}"
+        for path in SCRIPTS.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"(?<!``)Image\.open\(|imread\(", line)
+    ]
+    assert calls == ["images.py: return Image.open(file, formats=formats)"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats(tmp_path, kind):
+    pixels = np.full((4, 5, 3), 200, np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", kind)
+    assert np.abs(decode(tmp_path / "a.jpg").astype(int) - pixels).max() <= 3

@@ -92,6 +92,29 @@ def _umask() -> int:
     return mask
 
 
+MOST_LEVELS = 64
+"""Most folders below each other in a dataset."""
+
+
+def walk(root: str | Path, hidden: bool = True) -> Iterator[os.DirEntry]:
+    """Every file below a folder, in no order; links to folders are not followed. Too deep a tree is refused."""
+    folders = [(os.fspath(root), 0)]
+    while folders:
+        folder, level = folders.pop()
+        if level > MOST_LEVELS:
+            raise UserError(
+                f"{root} has folders more than {MOST_LEVELS} levels deep: move its files up, or remove them."
+            )
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not hidden and entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, level + 1))
+                else:
+                    yield entry
+
+
 def write_text(path: str | Path, text: str) -> None:
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

