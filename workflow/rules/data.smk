@@ -166,7 +166,7 @@ rule index:
     params:
         dataset=lambda wildcards: dataset_of(wildcards.dataset).parser,
         root=lambda wildcards: dataset_of(wildcards.dataset).root,
-        listing=lambda wildcards: dataset_of(wildcards.dataset).listing,
+        listing=for_users(lambda wildcards: dataset_of(wildcards.dataset).listing),
     message:
         "Indexing the images of {wildcards.dataset}"
     script:

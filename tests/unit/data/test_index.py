@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recheck.data import description
 from recheck.data.index import COLUMNS, check, make_index, read_index, read_labels, write_index
 from recheck.errors import UserError
 from support.datasets.glyphs import make_glyphs
@@ -47,6 +48,36 @@ def test_folders_that_cannot_be_indexed(tmp_path):
     (tmp_path / "A").mkdir()
     with pytest.raises(UserError, match="has no images in class folders"):
         make_index({"name": "mine", "parser": "folder"}, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["A/caf\udce9.png", "caf\udce9/a.png"])
+def test_names_that_are_not_utf8(tmp_path, name):
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(
+        UserError, match=r"caf\\udce9.* has a name that is not UTF-8: rename it and run again"
+    ) as raised:
+        make_index({"name": "mine", "parser": "folder"}, tmp_path, tmp_path)
+    str(raised.value).encode()
+    assert description.listing(tmp_path) != description.listing(tmp_path / "A"), "the DAG can be built"
+
+
+def test_the_listing_notices_files_in_order(tmp_path):
+    images = make_glyphs(tmp_path / "images", classes=3, per_class=2)
+    before = description.listing(images)
+    (images / "A" / ".DS_Store").write_bytes(b"x")
+    assert description.listing(images) == before
+    (images / "A" / "new.png").write_bytes(b"x")
+    assert description.listing(images) != before
+    assert description.listing(tmp_path / "nothing") == description.listing(tmp_path / "A")
+    deep = images / "/".join("a" * 70)
+    deep.mkdir(parents=True)
+    with pytest.raises(UserError, match="has folders more than 64 levels deep"):
+        description.listing(images)
+
+
+def test_a_table_with_a_byte_order_mark(tmp_path):
+    assert csv_index(tmp_path, "\ufeffpath,label\nx.png,7\n")["path"].tolist() == ["x.png"]
 
 
 def csv_index(tmp_path, text):

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 from PIL import Image
 
 from recheck.data.index import COLUMNS, make_index, names_sha256, read_index, write_index
@@ -114,6 +115,65 @@ def test_inaturalist(made):
     assert index["label"].tolist() == np.repeat(range(5), 3).tolist(), "the number of the folder; sorted by path"
     assert index["super_label"].tolist() == ["Birds"] * 9 + ["Fungi"] * 6
     assert index["class_name"].unique().tolist()[:2] == ["Bubo bubo", "Pica pica"]
+
+
+@pytest.mark.parametrize("form", ["cub200", "sop", "inshop", "inat_mini"])
+def test_a_byte_order_mark_changes_nothing(tree, made, form):
+    folder = tree(form)
+    for path in [*folder.rglob("*.txt"), *folder.rglob("*.json")]:
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert parse(form, folder).to_dict("list") == parse(form, made[form]).to_dict("list")
+
+
+def test_exchanged_classes_of_sop_are_noticed(tree, caplog):
+    """The names can't tell which class has which number, but the order can."""
+    folder = tree("sop")
+    path = folder / "Stanford_Online_Products" / "Ebay_train.txt"
+    parse("sop", folder)
+    assert not caplog.text
+    text = path.read_text()
+    for old, new in ((" 1 1 ", " x 1 "), (" 3 1 ", " 1 1 "), (" x 1 ", " 3 1 ")):
+        text = text.replace(old, new)
+    path.write_text(text)
+    parse("sop", folder)
+    assert "Ebay_train.txt: classes are not in the order of their numbers" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["a\udce9.jpg", "caf\udcc3/a.jpg"])
+@pytest.mark.parametrize("form", PARSERS)
+def test_names_that_are_not_utf8(tree, form, name):
+    folder = tree(form)
+    photo = next(path for path in sorted(folder.rglob("*")) if path.suffix.lower() == ".jpg")
+    (photo.parent / name).parent.mkdir(exist_ok=True)
+    (photo.parent / name).write_bytes(b"")
+    with pytest.raises(UserError, match=r"\\udc.* has a name that is not UTF-8: rename it") as raised:
+        parse(form, folder)
+    str(raised.value).encode()
+
+
+@pytest.mark.parametrize("form", PARSERS)
+def test_a_tree_that_is_too_deep(tree, form):
+    folder = tree(form)
+    photo = next(path for path in sorted(folder.rglob("*")) if path.suffix.lower() == ".jpg")
+    deep = photo.parent
+    for _ in range(70):
+        deep /= "a"
+        deep.mkdir()
+    with pytest.raises(UserError, match="has folders more than 64 levels deep: move its files up"):
+        parse(form, folder)
+
+
+@pytest.mark.parametrize("value", [1.5, "one", 0, -1, float("nan"), float("inf"), [1, 2]])
+def test_classes_of_cars196_are_whole_numbers(tree, value):
+    folder = tree("cars196_original")
+    content = scipy.io.loadmat(folder / "cars_annos.mat")
+    content["annotations"]["class"][0, 3] = value if isinstance(value, str) else np.array([[value]])
+    scipy.io.savemat(folder / "cars_annos.mat", {key: content[key] for key in ("annotations", "class_names")})
+    with pytest.raises(UserError, match=r"cars_annos.mat has the class .*, expected a whole number from 1: replace it"):
+        parse("cars196_original", folder)
+    content["annotations"]["class"][0, 3] = np.array([[1.0]])
+    scipy.io.savemat(folder / "cars_annos.mat", {key: content[key] for key in ("annotations", "class_names")})
+    parse("cars196_original", folder)
 
 
 # Cars196: images have the same numbers in every form
@@ -369,6 +429,21 @@ def change_json(path, change):
             "sop",
             lambda f: edit(f / SOP / "Ebay_train.txt", "1 1 1 ", "1 1 4 "),
             "folder bicycle does not match super_cl",
+        ),
+        (
+            "sop",
+            lambda f: edit(f / SOP / "Ebay_train.txt", "\n2 1 1 ", "\n2 3 1 "),
+            "01_1.JPG has class_id 3, another photo of the same item has 1",
+        ),
+        (
+            "sop",
+            lambda f: edit(f / SOP / "Ebay_train.txt", "1 1 1 ", "1 0 1 "),
+            "class_id 0, but classes are numbered from 1",
+        ),
+        (
+            "inshop",
+            lambda f: edit(f / "list_eval_partition.txt", " id_00000002 ", " id_00000005 "),
+            "02_1_front.jpg the item id_00000005, which is not the name of its folder",
         ),
         (
             "inshop",

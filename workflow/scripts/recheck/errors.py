@@ -1,11 +1,20 @@
 """The exception whose message is shown to the user."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
 class UserError(Exception):
     """A problem that the user can fix. The message names the file or key, what is wrong and what to do."""
+
+    def __init__(self, message: str):
+        super().__init__(printable(message))
+
+
+def printable(text: str) -> str:
+    """Text for a terminal or a log: control characters and bytes that are not UTF-8, as in file names, are escaped."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,23 +96,46 @@ MOST_LEVELS = 64
 """Most folders below each other in a dataset."""
 
 
-def walk(root: str | Path, hidden: bool = True) -> Iterator[os.DirEntry]:
-    """Every file below a folder, in no order; links to folders are not followed. Too deep a tree is refused."""
-    folders = [(os.fspath(root), 0)]
+def walk(root: str | Path, skip: Callable[[str], bool] = lambda name: False) -> Iterator[os.DirEntry]:
+    """Every file below a folder, in no order; links to folders are not followed. Too deep a tree is refused.
+
+    ``skip`` says which folders and files to leave out, by their name.
+    """
+    folders = [(os.fspath(root), 0)] if Path(root).is_dir() else []
     while folders:
         folder, level = folders.pop()
         if level > MOST_LEVELS:
             raise UserError(
                 f"{root} has folders more than {MOST_LEVELS} levels deep: move its files up, or remove them."
             )
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not hidden and entry.name.startswith("."):
-                    continue
+        for entry in _entries(folder):
+            if not skip(entry.name):
                 if entry.is_dir(follow_symlinks=False):
                     folders.append((entry.path, level + 1))
                 else:
                     yield entry
+
+
+def below(entry: os.DirEntry, root: str | Path) -> str:
+    """The path of a file that :func:`walk` has found, relative to the folder."""
+    return entry.path[len(os.path.join(root, "")) :]  # noqa: PTH118 (half a million)
+
+
+def _entries(folder: str) -> list[os.DirEntry]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise UserError(f"Folder {folder} cannot be read ({error.strerror}): make it readable.") from None
+
+
+def check_name(path: str | Path) -> None:
+    """Refuse a path that is not UTF-8: no table can list it."""
+    if not str(path).isascii() and not str(path).isprintable():
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{path} has a name that is not UTF-8: rename it and run again.") from None
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -147,4 +170,4 @@ def canonical(value: Any) -> Any:
 def fingerprint(value: Any) -> str:
     """A hash of plain data that ignores the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

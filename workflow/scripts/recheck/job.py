@@ -12,8 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+<<<<<<< HEAD
 from recheck import blame, circumstances
 from recheck.errors import UserError
+=======
+from recheck.errors import UserError, printable
+>>>>>>> 33f45d6 (Names that are not UTF-8, deep trees, byte order marks and classes that the names contradict)
 
 log = logging.getLogger("recheck")
 FAILED = ".failed"
@@ -131,13 +135,20 @@ def _where(wildcards: Any) -> str:
     return f"{', '.join(known)}: " if known else ""
 
 
+class _ForTerminal(logging.Formatter):
+    """Messages may contain names of files, which may contain anything."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def _log_to(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    in_file = logging.FileHandler(path, mode="a", encoding="utf-8")
+    in_file = logging.FileHandler(path, mode="a", encoding="utf-8", errors="backslashreplace")
     in_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S"))
     on_terminal = logging.StreamHandler(sys.stderr)
     on_terminal.setLevel(logging.WARNING)
-    on_terminal.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    on_terminal.setFormatter(_ForTerminal("%(levelname)s: %(message)s"))
     log.setLevel(logging.DEBUG)
     log.propagate = False
     log.handlers[:] = [in_file, on_terminal]

@@ -12,6 +12,7 @@ import pandas as pd
 
 from recheck.data.folder import SUFFIXES
 from recheck.errors import UserError, nearest
+from recheck.files import below, check_name, walk
 
 SHOWN = 5
 
@@ -28,12 +29,17 @@ def find(name: str, folders: Iterable[Path], dataset: dict) -> Path:
     )
 
 
+def read_text(path: Path) -> str:
+    """The text of an annotation file in UTF-8; a byte order mark, which some editors add, is left out."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is damaged (not a text file in UTF-8): restore it and run again.") from None
+
+
 def read_rows(path: Path, columns: list[str], skip: int = 0) -> pd.DataFrame:
     """A table of whitespace-separated fields, without its first ``skip`` lines."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is damaged (not a text file): restore it and run again.") from None
+    lines = read_text(path).splitlines()
     rows = [line.split() for line in lines[skip:]]
     while rows and not rows[-1]:
         rows.pop()
@@ -71,15 +77,10 @@ def unique(table: pd.DataFrame, column: str, path: Path) -> None:
 def images_below(folder: Path) -> set[str]:
     """Relative paths of all image files below a folder; hidden files, such as macOS's `._` files, are ignored."""
     images: set[str] = set()
-    for where, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
-        below = Path(where).relative_to(folder).as_posix()
-        prefix = "" if below == "." else f"{below}/"
-        images.update(
-            f"{prefix}{name}"
-            for name in files
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122 (half a million)
-        )
+    for entry in walk(folder, skip=lambda name: name[0] == "." or name == "__MACOSX"):
+        if os.path.splitext(entry.name)[1].lower() in SUFFIXES:  # noqa: PTH122 (half a million)
+            check_name(entry.path)
+            images.add(below(entry, folder))
     return images
 
 

@@ -28,7 +28,7 @@ import scipy.io
 from recheck.data import annotations
 from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
-from recheck.files import sha256
+from recheck.files import sha256, walk
 
 WHERE_FROM = "docs/datasets.md lists the files of both official forms"
 
@@ -65,7 +65,8 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
 def _tables(places: list[Path]) -> tuple[list[Table], list[Table], list[str]]:
     """The tables of the original form, the tables of the devkit form, and the class names."""
     originals, devkit, class_names = [], [], []
-    for file in sorted(path for place in places for path in place.rglob("[!.]*.mat")):
+    found = (Path(entry.path) for place in places for entry in walk(place) if entry.name[0] != ".")
+    for file in sorted(path for path in found if path.suffix == ".mat"):
         content = _load(file)
         fields = content["annotations"].dtype.names or () if "annotations" in content else ()
         if "relative_im_path" in fields and "class" in fields:
@@ -88,8 +89,18 @@ def _load(file: Path) -> dict:
 
 def _table(file: Path, records: np.ndarray, name: str) -> Table:
     records = np.atleast_1d(records)
-    classes = np.array([int(value) for value in records["class"]]) if "class" in records.dtype.names else None
+    classes = np.array([_class(file, value) for value in records["class"]]) if "class" in records.dtype.names else None
     return Table(file, [str(value) for value in records[name]], classes)
+
+
+def _class(file: Path, value: object) -> int:
+    """A class as a whole number from 1; MATLAB may store it as a floating-point number."""
+    if isinstance(value, (int, float, np.number)) and np.isfinite(value) and value == int(value) >= 1:
+        return int(value)
+    raise UserError(
+        f"{file} has the class {value!r}, expected a whole number from 1: replace it with the published file and run "
+        "again."
+    )
 
 
 def _distinct(tables: list[Table]) -> list[Table]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from recheck.blame import check_class
 from recheck.errors import UserError, nearest
-from recheck.files import canonical, fingerprint
+from recheck.files import below, canonical, fingerprint, walk
 from recheck.names import WEIGHTS_SUFFIXES
 from recheck.parts import own_files
 from recheck.study.schema import validate
@@ -137,17 +137,17 @@ def _with_distribution(description: dict[str, Any], folders: Iterable[str | Path
 
 def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
     """The fraction of the files that are in the folders."""
-    present = [path for folder in folders for path in Path(folder).rglob("[!.]*") if path.is_file()]
-    names, sizes = {path.name for path in present}, {path.stat().st_size for path in present}
+    present = [entry for folder in folders for entry in walk(folder) if entry.name[0] != "." and entry.is_file()]
+    names, sizes = {entry.name for entry in present}, {entry.stat().st_size for entry in present}
     matches = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
     return sum(matches) / max(len(matches), 1)
 
 
 def listing(root: str | Path) -> str:
     """A hash of the names, sizes and times of all files below a folder, except hidden ones such as .DS_Store."""
-    files = sorted(path for path in Path(root).rglob("[!.]*") if path.is_file())
-    stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]
-    return fingerprint([[name, about.st_size, about.st_mtime_ns] for name, about in stats])
+    files = [entry for entry in walk(root) if entry.name[0] != "." and entry.is_file()]
+    stats = sorted(((below(entry, root).split("/"), entry.stat()) for entry in files), key=lambda pair: pair[0])
+    return fingerprint([["/".join(parts), about.st_size, about.st_mtime_ns] for parts, about in stats])
 
 
 def file_entry(description: Mapping[str, Any], path: str) -> dict[str, Any]:

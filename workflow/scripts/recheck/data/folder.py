@@ -1,12 +1,12 @@
 """Parsers for the user's images: a folder of class folders, or a table of paths and labels."""
 
 import logging
-import os
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
 from recheck.errors import UserError
+from recheck.files import check_name, walk
 
 log = logging.getLogger("recheck")
 SHOWN = 3  # skipped entries that a warning names
@@ -28,6 +28,8 @@ def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1)
     rows, skipped = [], [entry for entry in _visible(images) if not entry.is_dir()]
     for folder in (entry for entry in _visible(images) if entry.is_dir()):
         entries = _visible(folder)
+        for entry in entries:
+            check_name(entry)
         rows += [(f"{folder.name}/{entry.name}", folder.name) for entry in entries if _is_image(entry)]
         skipped += [entry for entry in entries if not _is_image(entry)]
     if not rows:
@@ -59,7 +61,7 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
     if not table.is_file():
         raise UserError(f"The table {table} of dataset '{dataset['name']}' does not exist: correct the key 'csv'.")
     try:
-        index = pd.read_csv(table, dtype=str, keep_default_na=False)
+        index = pd.read_csv(table, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (ValueError, pd.errors.ParserError) as error:
         raise UserError(f"{table} is not a valid CSV file ({error}): correct it and run again.") from None
     if not isinstance(index.index, pd.RangeIndex):
@@ -93,21 +95,17 @@ def images_below(folder: str | Path) -> tuple[list[Path], int]:
     if not folder.is_dir():
         raise UserError(f"Folder {folder} does not exist: check the path.")
     images, others = [], 0
-    for parent, folders, files in os.walk(folder, onerror=_refuse_folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        entries = [Path(parent, name) for name in files if not name.startswith(".")]
-        readable = [entry for entry in entries if _is_image(entry)]
-        images += readable
-        others += len(entries) - len(readable)
+    for path in (Path(entry.path) for entry in walk(folder, skip=lambda name: name[0] == ".")):
+        if _is_image(path):
+            check_name(path)
+            images.append(path)
+        else:
+            others += 1
     return sorted(images), others
 
 
 def _visible(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-
-
-def _refuse_folder(error: OSError) -> None:
-    raise UserError(f"Folder {error.filename} cannot be read ({error.strerror}): make it readable.") from error
 
 
 def _is_image(entry: Path) -> bool:

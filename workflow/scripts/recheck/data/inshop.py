@@ -37,7 +37,7 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
 
 
 def _check(path: Path, table: pd.DataFrame) -> None:
-    count = path.read_text(encoding="utf-8").split(maxsplit=1)[0]
+    count = annotations.read_text(path).split(maxsplit=1)[0]
     if count != str(len(table)):
         raise UserError(
             f"{path} is damaged ({len(table)} rows, but its first line says {count}): restore it and run again."
@@ -47,6 +47,14 @@ def _check(path: Path, table: pd.DataFrame) -> None:
         raise UserError(
             f"{path} is damaged (role '{unknown['role'].iloc[0]}' of {unknown['path'].iloc[0]}, expected one of "
             f"{', '.join(ROLES)}): restore it and run again."
+        )
+
+    folder = table["path"].str.split("/").str[-2]
+    wrong = table[folder != table["item"]]
+    if len(wrong):
+        raise UserError(
+            f"{path} gives {wrong['path'].iloc[0]} the item {wrong['item'].iloc[0]}, which is not the name of its "
+            "folder: restore it and run again."
         )
 
 

@@ -25,7 +25,7 @@ from recheck.data.hosts import from_gdrive, from_huggingface
 from recheck.data.pages import plain
 from recheck.data.patience import CHUNK, Patience, SourceFailed
 from recheck.errors import UserError, nearest
-from recheck.files import atomic, check_space, disk_errors
+from recheck.files import atomic, check_space, disk_errors, walk
 from recheck.progress import Progress
 
 log = logging.getLogger("recheck")
@@ -123,7 +123,8 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
             reasons.append(f"{path} is a different file: {wrong}")
     if not any(file.get(checksum) for checksum in CHECKSUMS):
         return None
-    others = [path for path in sorted(folder.rglob("[!.]*")) if path.is_file() and path not in names]
+    found = (Path(entry.path) for entry in walk(folder) if entry.name[0] != "." and entry.is_file())
+    others = sorted(path for path in found if path not in names)
     for path in others:
         if file.get("size") in (None, path.stat().st_size) and mismatch(file, path) is None:
             log.info("%s has the content of %s", path, file["path"])
