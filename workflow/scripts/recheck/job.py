@@ -12,12 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-<<<<<<< HEAD
 from recheck import blame, circumstances
-from recheck.errors import UserError
-=======
 from recheck.errors import UserError, printable
->>>>>>> 33f45d6 (Names that are not UTF-8, deep trees, byte order marks and classes that the names contradict)
 
 log = logging.getLogger("recheck")
 FAILED = ".failed"
