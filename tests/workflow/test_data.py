@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import os
+import re
 import tarfile
 import zipfile
 
+from support.datasets import miniatures
 from support.project import Project
 from support.services.servers import Answer, serving
 
@@ -73,3 +76,43 @@ def test_datasets_are_fetched_verified_unpacked_and_indexed(tmp_path):
         assert dropped.is_file()
         assert len(server.asked) == 2, "finished files are not fetched again"
         assert project.planned(*ASKED) == {}
+
+
+def test_a_dropped_file_replaces_the_copy_that_differs(tmp_path):
+    """In-Shop: no checksum tells the right list from a wrong one."""
+    project = Project.create(tmp_path / "project", classes=2, per_class=1)
+    tree = miniatures.make_inshop(tmp_path / "tree")
+    drop, copy = (project.path(f"resources/{place}/list_eval_partition.txt") for place in DROPPED)
+    drop.parent.mkdir(parents=True)
+    for archive in miniatures.make_archives("inshop", tree, tmp_path / "archives"):
+        archive.rename(drop.with_name(archive.name))
+    description = project.read("config/datasets/inshop.yaml")
+    project.write("config/datasets/inshop.yaml", re.sub(r"expected:.*?(?=files:)", "", description, flags=re.S))
+    right = drop.read_bytes()
+    drop.write_bytes(right.replace(b"20", b"21", 1))
+    asked = ("data", "--config", "datasets=[inshop]")
+    assert "20 rows, but its first line says 21" in project.fail("--cores", "1", *asked)
+
+    copy.unlink()
+    assert set(project.planned(*asked)) >= {"fetch", "index"}, "index declares what it reads"
+    replace(drop, right.replace(b"20", b"22", 1))
+    assert "20 rows, but its first line says 22" in project.fail("--cores", "1", *asked)
+    replace(drop, right)
+    project.succeed("--cores", "1", *asked)
+    assert copy.read_bytes() == right
+    assert project.planned(*asked) == {}
+
+    replace(drop, right + b"\n")
+    assert set(project.planned(*asked)) >= {"fetch", "verify", "index"}, "also after a success"
+    drop.unlink()
+    assert project.planned(*asked) == {}, "the copy is enough"
+
+
+def replace(path, content):
+    """Another file under the same name, as old as the archive it came from."""
+    path.unlink()
+    path.write_bytes(content)
+    os.utime(path, (0, 0))
+
+
+DROPPED = ("drop/inshop", "datasets/inshop/downloads")

@@ -139,6 +139,34 @@ def test_without_a_checksum_a_dropped_file_needs_its_name(tmp_path, server):
     sources.fetch(file, tmp_path / "file.bin", drop=tmp_path / "drop")
 
 
+def test_without_a_checksum_a_dropped_file_that_differs_replaces_the_copy(tmp_path, server):
+    file = entry(server, sha256=None, size=None, unverified=True) | {"from": [MANUAL]}
+    drop, copy = tmp_path / "drop" / "file.bin", tmp_path / "downloads" / "a" / "file.bin"
+    drop.parent.mkdir()
+
+    def checksum():
+        return description.dropped_checksum(file["path"], drop.parent, tmp_path / "downloads")
+
+    assert checksum() is None
+    for data in (b"one", b"two"):
+        drop.unlink(missing_ok=True)
+        drop.write_bytes(data)
+        os.utime(drop, (0, 0))
+        expected = hashlib.sha256(data).hexdigest()
+        assert checksum() == expected
+        sources.fetch(file, copy, drop=drop.parent)
+        assert copy.read_bytes() == data
+        assert checksum() == expected
+    sources.fetch(file, copy, drop=drop.parent)
+    copy.unlink()
+    copy.write_bytes(b"two")  # as on another disk, without a link
+    assert checksum() == expected
+    drop.unlink()
+    assert checksum() == expected, "the copy is still from there"
+    sources.fetch(file, copy, drop=drop.parent)
+    assert copy.read_bytes() == b"two"
+
+
 def test_a_file_that_must_be_downloaded_by_hand(tmp_path, server):
     with pytest.raises(UserError) as raised:
         sources.fetch(entry(server) | {"from": [MANUAL]}, tmp_path / "to" / "file.bin", drop=tmp_path / "drop")

@@ -11,7 +11,7 @@ from typing import Any
 
 from recheck.blame import check_class
 from recheck.errors import UserError, nearest
-from recheck.files import below, canonical, fingerprint, walk
+from recheck.files import below, canonical, fingerprint, read_json, sha256, walk
 from recheck.names import WEIGHTS_SUFFIXES
 from recheck.parts import own_files
 from recheck.study.schema import validate
@@ -26,6 +26,7 @@ class Dataset:
     path: Path
     description: Mapping[str, Any]
     folder: str  # downloads, images, index and packs
+    drop: str  # files that the user already has
 
     @property
     def files(self) -> list[dict[str, Any]]:
@@ -35,6 +36,11 @@ class Dataset:
     def archives(self) -> list[dict[str, Any]]:
         """The files to unpack."""
         return _only(("path", "extract", "unpacked_size"), [entry for entry in self.files if "extract" in entry])
+
+    @property
+    def tables(self) -> list[dict[str, Any]]:
+        """The files that the parser reads as they are."""
+        return [entry for entry in self.files if "extract" not in entry]
 
     @property
     def checksums(self) -> list[dict[str, Any]]:
@@ -73,9 +79,12 @@ class Dataset:
         return [f"<resources>/datasets/{self.name}/downloads/{entry['path']}" for entry in entries]
 
     def checksum(self, file: str) -> str | None:
-        """One checksum of a file. Other edits of the YAML, such as a new mirror, do not fetch the file again."""
+        """One checksum of a file, known or of the user's own copy: if it changes, Snakemake fetches the file again.
+
+        Other edits of the YAML, such as a new mirror, do not fetch the file again.
+        """
         entry = file_entry(self.description, file)
-        return entry.get("md5") or entry.get("sha256")
+        return entry.get("md5") or entry.get("sha256") or dropped_checksum(file, self.drop, f"{self.folder}/downloads")
 
 
 def _only(keys: Iterable[str], entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -93,12 +102,39 @@ def load_dataset(name: str, paths: Mapping[str, Path], source: str | Path, resou
         check_class(description["parser"], str(paths[name]), "parser")
     present = [drop_folder(resources, name), f"{folder}/downloads"]
     description = _with_distribution({"files": [], "options": {}, **description}, present)
-    return Dataset(name, paths[name], description, folder)
+    return Dataset(name, paths[name], description, folder, drop_folder(resources, name))
 
 
 def drop_folder(resources: str, name: str) -> str:
     """The folder for files that users already have: of a dataset, of `weights` or of `released` checkpoints."""
     return f"{resources}/drop/{name}"
+
+
+def dropped_names(path: str, drop: str | Path) -> list[Path]:
+    """Where the user's copy of a file may be: at its path in the drop folder, or directly in the folder."""
+    return list(dict.fromkeys([Path(drop, path), Path(drop, Path(path).name)]))
+
+
+def dropped_note(copy: str | Path) -> Path:
+    """A record of the user's file that ``copy`` was taken from, for files without a known checksum."""
+    return Path(copy).with_name(f".{Path(copy).name}.dropped.json")
+
+
+def dropped_checksum(path: str, drop: str | Path, downloads: str | Path) -> str | None:
+    """The SHA-256 of the user's file in the drop folder, or of the last one that was taken from there."""
+    copy, taken = Path(downloads, path), {}
+    if dropped_note(copy).is_file():
+        taken = read_json(dropped_note(copy))
+    file = next((file for file in dropped_names(path, drop) if file.is_file()), None)
+    if file is None or (copy.exists() and copy.samefile(file)) or taken.get("stat") == stat_of(file):
+        return taken.get("sha256")
+    return sha256(file)
+
+
+def stat_of(file: Path) -> list[int]:
+    """What tells that a file has not changed, without reading it; a user can't set the time of the last change."""
+    about = file.stat()
+    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
 
 def _check_files(description: dict[str, Any], source: str | Path) -> None:

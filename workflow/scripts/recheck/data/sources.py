@@ -20,12 +20,13 @@ from pathlib import Path, PurePosixPath
 
 from recheck.data import tars
 from recheck.data.archives import FACTOR, LEAST
+from recheck.data.description import dropped_names, dropped_note, stat_of
 from recheck.data.download import discard, download, part_of
 from recheck.data.hosts import from_gdrive, from_huggingface
 from recheck.data.pages import plain
 from recheck.data.patience import CHUNK, Patience, SourceFailed
 from recheck.errors import UserError, nearest
-from recheck.files import atomic, check_space, disk_errors, walk
+from recheck.files import atomic, check_space, disk_errors, sha256, walk, write_json
 from recheck.progress import Progress
 
 log = logging.getLogger("recheck")
@@ -41,14 +42,21 @@ def fetch(
     ``file`` is an entry of a dataset's ``files``; ``drop`` is the folder for files that the user already has. An
     unfinished download stays beside the destination for the next attempt.
     """
-    destination = Path(destination)
-    if destination.exists() and mismatch(file, destination) is None:
+    destination, reasons = Path(destination), []
+    copy = dropped(file, Path(drop), reasons) if drop is not None and not _checked(file) else None
+    kept = destination.exists() and mismatch(file, destination) is None
+    if kept and (copy is None or same_content(copy, destination)):
         with contextlib.suppress(OSError):  # the disk may be read-only by now
             discard(part_of(destination))  # left by a job killed right after the file got its final name
         return destination
-    reasons = []
-    if drop is not None and (copy := dropped(file, Path(drop), reasons)):
-        return _take(copy, destination)
+    if drop is not None and copy is None and _checked(file):
+        copy = dropped(file, Path(drop), reasons)
+    if copy is not None:
+        note = None if _checked(file) else {"sha256": sha256(copy), "stat": stat_of(copy)}
+        _take(copy, destination)
+        if note is not None:
+            write_json(dropped_note(destination), note)
+        return destination
     for source in file["from"]:
         kind = _kind(file, source)
         if kind == "manual":
@@ -114,7 +122,8 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
     """
     if not folder.is_dir():
         return None
-    names = dict.fromkeys([inside(folder, file["path"]), folder / PurePosixPath(file["path"]).name])
+    inside(folder, file["path"])
+    names = dropped_names(file["path"], folder)
     for path in names:
         if path.is_file():
             wrong = mismatch(file, path)
@@ -132,6 +141,10 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
     if others:
         reasons.append(f"{folder} has no other file with its content ({len(others)} checked)")
     return None
+
+
+def same_content(one: Path, other: Path) -> bool:
+    return one.samefile(other) or (one.stat().st_size == other.stat().st_size and sha256(one) == sha256(other))
 
 
 def _take(copy: Path, destination: Path) -> Path:
