@@ -22,6 +22,12 @@ from support.faults import kills
 from support.project import ROOT, Project
 
 PER_ROUND = 38
+# Part of the second table → its tests.
+PARTS = {
+    "archives": "test_hostile_archives.py",
+    "checkpoints": "test_fuzz_checkpoints.py",
+    "downloads": "test_hostile_downloads.py",
+}
 NOT_COPIED = (".git", ".venv", ".snakemake", "results", "logs")
 ROW = "| {:<10} | {:<44} | {:>6} | {:>8} | {:>5} |"
 
@@ -97,20 +103,27 @@ class Tally:
 
     def __init__(self):
         self.tried, self.lost = Counter(), Counter()
+        self.parts: dict[str, Counter] = {}  # hostile files by part: refused, harmless, wrong
 
     def pytest_runtest_logreport(self, report) -> None:
         place = report.nodeid.split("[")[0].removeprefix("tests/faults/")
         if report.failed:
             self.lost[place] += 1
         if report.when == "call" and not report.skipped:
-            self.tried[place] += dict(report.user_properties).get("tried", 1)
+            counts = dict(report.user_properties)
+            self.tried[place] += counts.get("tried", 1)
+            if "part" in counts:
+                name = counts["part"].pop("name")
+                self.parts.setdefault(name, Counter()).update(counts["part"])
 
 
-def test_campaign(table: Table, options: argparse.Namespace) -> None:
+def test_campaign(table: Table, options: argparse.Namespace) -> Tally:
     os.environ["RECHECK_EXAMPLES"] = str(options.examples)
     os.environ["RECHECK_SEED"] = str(options.seed)
     tally = Tally()
-    arguments = [str(ROOT / "tests" / "faults"), "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    faults = ROOT / "tests" / "faults"
+    files = [str(faults / PARTS[options.only]) if options.only in PARTS else str(faults)]
+    arguments = [*files, "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
     sys.stdout, terminal = sys.stderr, sys.stdout  # standard output has only the table
     try:
         code = pytest.main(arguments, plugins=[tally])
@@ -120,6 +133,16 @@ def test_campaign(table: Table, options: argparse.Namespace) -> None:
         table.row("tests", place, max(tally.tried[place], tally.lost[place]), tally.lost[place])
     if code and not tally.lost:
         table.row("tests", f"pytest ended with {int(code)}", 1, 1)
+    return tally
+
+
+def show_parts(tally: Tally) -> None:
+    """The second table: what became of hostile input. Wrong answers are counted as lost in the first table, too."""
+    if tally.parts:
+        print("\n| hostile input | tried | refused | accepted harmlessly | wrong |\n|---|--:|--:|--:|--:|")
+    for part, counts in sorted(tally.parts.items()):
+        numbers = [sum(counts.values()), counts["refused"], counts["harmless"], counts["wrong"]]
+        print(f"| {part} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
 
 
 def quickstart_twice(table: Table, folder: Path, options: argparse.Namespace) -> None:
@@ -145,15 +168,15 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=2000, help="of each fuzzing test (default 2000)")
     parser.add_argument("--projects", type=int, default=1, help="that are killed side by side (default 1)")
     parser.add_argument("--cores", type=int, default=2, help="of each Snakemake (default 2)")
-    parser.add_argument("--only", choices=("kills", "tests", "quickstart"), help="a part of it")
+    parser.add_argument("--only", choices=("kills", "tests", "quickstart", *PARTS), help="a part of it")
     parser.add_argument("--quickstart", action="store_true", help="also run the quickstart twice (downloads, minutes)")
     options = parser.parse_args()
     table = Table()
     folder = tempfile.mkdtemp(prefix="torture.")
     if options.only in (None, "kills"):
         kill_campaign(table, Path(folder), options)
-    if options.only in (None, "tests"):
-        test_campaign(table, options)
+    if options.only in (None, "tests", *PARTS):
+        show_parts(test_campaign(table, options))
     if options.quickstart or options.only == "quickstart":
         quickstart_twice(table, Path(folder), options)
     print(f"\n{'Nothing was lost.' if not table.lost else f'{table.lost} lost; see {folder}'}")

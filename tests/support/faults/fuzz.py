@@ -65,6 +65,35 @@ def answer(function: Callable, *arguments: Any) -> Any:
             return error
 
 
+class Outcomes:
+    """Counts what became of the hostile files of a part (checkpoints, …), for the second table of `make torture`."""
+
+    def __init__(self, part: str):
+        self.part, self.refused, self.harmless = part, 0, 0
+        self.wrong: list[str] = []
+
+    def add(self, name: str, read: Callable[[], Any], right: Callable[[Any], bool]) -> None:
+        """Try one file. ``right`` gets the error, or what was read; a false answer or any other error is wrong."""
+        try:
+            result = answer(read)
+            fine = right(result)
+        except Exception as error:
+            fine, result = False, error
+        if not fine:
+            self.wrong.append(f"{name}: {result!r}"[:500])
+        elif isinstance(result, UserError):
+            self.refused += 1
+        else:
+            self.harmless += 1
+
+    def record(self, record_property: Callable[[str, Any], None]) -> None:
+        """Report the counts, and fail if anything was wrong."""
+        counts = {"refused": self.refused, "harmless": self.harmless, "wrong": len(self.wrong)}
+        record_property("tried", sum(counts.values()))
+        record_property("part", {"name": self.part, **counts})
+        assert not self.wrong, self.wrong
+
+
 _allowed: list[Path] = []
 _strayed: list[str] = []
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod"}

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import re
 import resource
 import shutil
 import stat
@@ -399,6 +400,23 @@ def test_endless_headers(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "LEAST", 1 << 20)
     monkeypatch.setattr(tars, "MARGIN", 1 << 20)
     assert "it is much longer than its members" in damaged(tmp_path, tmp_path / "a.tgz")
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_negative_size(tmp_path, kind):
+    """tarfile would read the rest of the archive into memory, or go round in circles (CVE-2025-8194)."""
+    block = bytearray(tarfile.TarInfo("x").tobuf(tarfile.GNU_FORMAT))
+    block[124:136] = b"\xff" * 10 + b"\xfe\x00"  # -512
+    block[156:157] = kind
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 256)
+    (tmp_path / "a.tar").write_bytes(bytes(block) + tar_member("file")[0].tobuf() + bytes(1024))
+    assert re.search("a header |no end mark", damaged(tmp_path, tmp_path / "a.tar"))
+
+
+def test_the_length_of_all_names_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "LONGEST_NAMES", 100)
+    archive = tar(tmp_path / "a.tgz", tar_member("x" * 60), tar_member("y", b"", tarfile.LNKTYPE, "x" * 60))
+    refused(tmp_path, archive, "y", "exceeds the limit of 100 characters of all names together")
 
 
 def test_a_long_name_in_an_extended_header(tmp_path):

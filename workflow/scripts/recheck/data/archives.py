@@ -38,6 +38,8 @@ FACTOR, LEAST = 20, 64 << 20
 """Default limit of the unpacked size (`unpacked_size` overrides it): FACTOR × the archive's size, at least LEAST."""
 MOST_MEMBERS = 1_000_000
 """Most members of an archive; iNaturalist 2021 mini has half of it."""
+LONGEST_NAMES = 256 << 20
+"""Most characters of all names and link targets together, which are kept in memory."""
 LONGEST_LINK = 4096
 SHOW_EVERY = 1000
 """Members between two updates of the progress bar."""
@@ -124,7 +126,7 @@ class _Writer:
 
     def __init__(self, archive: Path, tree: _Tree, into: str, most: int):
         self.archive, self.tree, self.into, self.most = archive, tree, into, most
-        self.members = self.files = self.bytes = 0
+        self.members = self.files = self.bytes = self.names = 0
         self.links: list[tuple[str, str, str]] = []
 
     def refuse(self, name: str, why: str, advice: str = "delete it and get it from a source you trust") -> NoReturn:
@@ -146,8 +148,11 @@ class _Writer:
         place = posixpath.normpath(posixpath.join(self.into, name))
         return "" if place == "." else place
 
-    def count(self, name: str) -> None:
+    def count(self, name: str, target: str = "") -> None:
         self.members += 1
+        self.names += len(name) + len(target)
+        if self.names > LONGEST_NAMES:
+            self.refuse(name, f"exceeds the limit of {LONGEST_NAMES:,} characters of all names together")
         if self.members > MOST_MEMBERS:
             self.refuse(name, f"is beyond the limit of {MOST_MEMBERS:,} members per archive")
 
@@ -211,7 +216,7 @@ class _Writer:
 
     def link(self, name: str, target: str, base: str) -> None:
         """Record a link for :meth:`make_links`; its target is relative to ``base``."""
-        self.count(name)
+        self.count(name, target)
         self.place(name)
         if target.startswith("/") or re.match(r"[A-Za-z]:", target) or "\\" in target or "\0" in target:
             self.refuse(name, f"links out of the folder, to {target!r}")

@@ -65,6 +65,8 @@ class _Reader:
         self.last = b""
 
     def read(self, size: int) -> bytes:
+        if size < 0:
+            raise tarfile.ReadError("a header with a negative size")
         if self.headers is None:
             return self._take(size)
         self.headers += size
@@ -90,7 +92,7 @@ class _Reader:
 
     def seek(self, position: int) -> None:
         if position < self.position:
-            raise tarfile.ReadError("the parts of a sparse file are not in order")
+            raise tarfile.ReadError("a header that points backwards")
         while self.position < position and self._take(min(CHUNK, position - self.position)):
             pass
 
