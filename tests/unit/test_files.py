@@ -8,6 +8,7 @@ import pytest
 
 from recheck import files
 from recheck.errors import UserError
+from recheck.files import below, walk
 
 
 def test_nothing_is_left_when_writing_fails(tmp_path):
@@ -75,3 +76,16 @@ def test_fingerprint_ignores_key_order_and_nothing_else():
     assert files.fingerprint({"a": 1, "b": [1, 2]}) == files.fingerprint({"b": [1, 2], "a": 1})
     assert files.fingerprint({"a": 1}) != files.fingerprint({"a": 1.5})
     assert files.fingerprint([1, 2]) != files.fingerprint([2, 1])
+
+
+def test_every_file_below_a_folder(tmp_path):
+    for name in ("b", "a/c", "a/.hidden", ".git/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "a" / "link").symlink_to(tmp_path)
+    found = {below(entry, tmp_path) for entry in walk(tmp_path)}
+    assert found == {"b", "a/c", "a/.hidden", ".git/x", "a/link"}
+    assert {below(entry, f"{tmp_path}/") for entry in walk(f"{tmp_path}/", lambda name: name[0] == ".")} == {
+        "b", "a/c", "a/link"
+    }  # fmt: skip
+    assert list(walk(tmp_path / "nothing")) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from recheck.data import description, sources
+from recheck.data import description, hosts, sources
 from recheck.data.download import Patience
 from recheck.errors import UserError
 from recheck.study.yaml import names_in
@@ -281,6 +281,38 @@ def test_google_drive_that_confirms_for_ever(tmp_path, drive, monkeypatch):
     drive.give(LINK, Answer(form.encode(), headers=HTML))
     with pytest.raises(UserError, match="Google Drive sends only web pages, not the file"):
         sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=()))
+
+
+def test_google_drive_that_sends_a_byte_now_and_then(tmp_path, drive, monkeypatch):
+    timers = []
+
+    class Second(threading.Timer):
+        """A timer that expires at once, except for the first, before any byte has come."""
+
+        def start(self):
+            timers.append(self)
+            if len(timers) > 1:
+                self.function()
+
+    monkeypatch.setattr(threading, "Timer", Second)
+    drive.give(LINK, Answer(DATA, headers=ATTACHED, cut=HALF, hold=True))
+    with pytest.raises(UserError, match="fewer than 1,048,576 bytes came from Google Drive in 1024 s"):
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=()))
+    assert timers[0].interval == 120
+
+
+def test_google_drive_sends_too_much_or_nothing(tmp_path, drive, monkeypatch):
+    file = on_drive(drive, size=None, sha256=None)
+    drive.give(LINK, Answer(b"", headers=ATTACHED))
+    with pytest.raises(UserError, match="Google Drive sent an empty file"):
+        sources.fetch(file, tmp_path / "to" / "file.bin", patience=QUICK)
+    monkeypatch.setattr(hosts, "LARGEST_UNKNOWN", HALF)
+    drive.give(LINK, Answer(DATA, headers=ATTACHED, length=-1))
+    with pytest.raises(UserError, match=f"expected at most {HALF} bytes, but Google Drive sent more"):
+        sources.fetch(file, tmp_path / "to" / "file.bin", patience=QUICK)
+    drive.give(LINK, Answer(DATA, headers=ATTACHED, length=10**18))
+    with pytest.raises(UserError, match="Google Drive announces 1,000,000,000,000,000,000 bytes, more than is free"):
+        sources.fetch(file, tmp_path / "to" / "file.bin", patience=QUICK)
 
 
 def test_google_drive_is_unreachable(tmp_path, server, monkeypatch):

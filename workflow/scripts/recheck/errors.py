@@ -14,7 +14,12 @@ class UserError(Exception):
 
 def printable(text: str) -> str:
     """Text for a terminal or a log: control characters and bytes that are not UTF-8, as in file names, are escaped."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", lambda match: ascii(match[0])[1:-1], text)
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", _escaped, text)
+
+
+def _escaped(match: re.Match) -> str:
+    number = ord(match[0])
+    return f"\\x{number % 0x100:02x}" if number < 0x100 or 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
