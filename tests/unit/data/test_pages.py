@@ -24,6 +24,8 @@ from recheck.data.pages import explain_page, is_page, plain
         ('{"error": 1}'.encode("utf-16-le"), "", "a.zip", True),
         (b"<\0\0\0<\0\0\0", "", "a.bin", False),
         (b"", "text/html", "a.zip", False),
+        (bytes(range(1, 256)) * 2, "text/html", "a.tgz", False),
+        ("<p>gelöscht".encode("latin-1"), "text/html", "a.tgz", True),
     ],
 )  # fmt: skip
 def test_pages_are_told_from_files(start, content_type, name, page):

@@ -76,7 +76,8 @@ def test_bytes_without_a_file_are_noise(clock):
 
 def test_the_whole_download_takes_no_longer_than_its_size_needs(clock):
     patience = Patience(grace=3600, average=1000, clock=clock)
-    watch = Watch(patience, start=10**9)
+    watch = Watch(patience)
+    watch.resume(10**9)
     clock.now = 3600
     watch.check_time()
     watch.arrived(1_000_000, 10**9 + 1_000_000)

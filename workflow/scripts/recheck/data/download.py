@@ -72,9 +72,9 @@ def download(
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise SourceFailed("only http and https URLs are supported")
-    watch = Watch(patience or Patience(), _length(part))
-    job = _Download(url, part, size, checked, headers or {}, watch)
-    persist(job.attempt, lambda: _length(part), job.name, watch)
+    job = _Download(url, part, size, checked, headers or {}, Watch(patience or Patience()))
+    job.watch.resume(job.standing()[0])
+    persist(job.attempt, lambda: _length(part), job.name, job.watch)
     return job.resumed
 
 
@@ -93,7 +93,7 @@ class _Download:
         return self.part.name.removesuffix(".part")
 
     def attempt(self) -> None:
-        offset, validator = self._standing()
+        offset, validator = self.standing()
         self.resumed |= offset > 0
         if offset and offset == self.size:
             return
@@ -121,8 +121,11 @@ class _Download:
             self.watch.answering()
             self._receive(response, offset)
 
-    def _standing(self) -> tuple[int, str | None]:
-        """The number of bytes to resume from, and the server's validator of the file that they belong to."""
+    def standing(self) -> tuple[int, str | None]:
+        """The number of bytes to resume from, and the server's validator of the file that they belong to.
+
+        Bytes that can't be resumed are discarded.
+        """
         offset, note = _length(self.part), _read_note(self.part)
         validator = note.get("validator") if note.get("url") == self.url else None
         if offset and ((self.size is not None and offset > self.size) or not (validator or self.checked)):

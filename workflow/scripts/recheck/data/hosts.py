@@ -30,7 +30,8 @@ def from_gdrive(identifier: str, part: Path, size: int | None, patience: Patienc
     target = part.with_name(f".{name}.{identifier}")
     with disk_errors(part):
         part.parent.mkdir(parents=True, exist_ok=True)
-        watch = Watch(patience, _arrived(target))
+        watch = Watch(patience)
+        watch.resume(_arrived(target))
         persist(lambda: _gdown(identifier, target, name, size, watch), lambda: _arrived(target), name, watch)
         with target.open("rb") as file:
             start = file.read(CHUNK)

@@ -41,7 +41,8 @@ def is_page(start: bytes, content_type: str, name: str) -> bool:
         return True
     if not name.endswith(DATA) and JSON.match(text):
         return True
-    return "html" in content_type and not name.endswith(MARKUP) and "<" in text and "\0" not in text[:LOOK]
+    binary = "\0" in text[:LOOK] or text[:LOOK].count("\ufffd") > LOOK // 20
+    return "html" in content_type and not name.endswith(MARKUP) and "<" in text and not binary
 
 
 def explain_page(page: bytes) -> str:

@@ -52,16 +52,17 @@ class Patience:
 
 
 class Watch:
-    """Ends a download that makes no progress, or that takes too long for what has arrived.
+    """Ends a download that makes no progress, or that takes too long for what has arrived."""
 
-    ``start`` is the number of bytes that an earlier process has received.
-    """
-
-    def __init__(self, patience: Patience, start: int = 0):
+    def __init__(self, patience: Patience):
         self.patience = patience
-        self.start = self.furthest = start
         self.began = patience.clock()
+        self.resume(0)
         self.answering()
+
+    def resume(self, start: int) -> None:
+        """An earlier process has received so many bytes."""
+        self.start = self.furthest = start
 
     def answering(self) -> None:
         """A server begins to answer."""
