@@ -15,7 +15,7 @@ from recheck import failures
 from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import check_writable
-from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, RELEASED
+from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, RELEASED
 from recheck.report.figures import all_figures, source_of
 from recheck.study import grid
 from recheck.study.catalogue import Catalogue, unknown_target

@@ -7,12 +7,15 @@ localrules:
     fetch,
     fetch_weights,
     fetch_released,
+    fetch_lists,
 
 
 rule data:
     input:
         lambda wildcards: [
-            f"<resources>/datasets/{dataset}/images.csv" for dataset in config.get("datasets") or DATASETS
+            f"<resources>/datasets/{dataset}/{file}"
+            for dataset in config.get("datasets") or DATASETS
+            for file in ("images.csv", *(["lists.json"] if dataset_of(dataset).split_lists else []))
         ],
 
 
@@ -90,6 +93,33 @@ rule fetch_released:
         "Fetching the released checkpoints of {wildcards.method} on {wildcards.dataset}"
     script:
         "../scripts/fetch_released.py"
+
+
+rule fetch_lists:
+    output:
+        "<resources>/datasets/{dataset}/lists.json",
+    log:
+        "<logs>/datasets/{dataset}/fetch_lists.log",
+    benchmark:
+        "<logs>/datasets/{dataset}/fetch_lists.tsv"
+    conda:
+        "../../envs/data.yaml"
+    threads: 1
+    resources:
+        mem_mb=growing(1000),
+        runtime=60,
+    params:
+        lists=lambda wildcards: dataset_of(wildcards.dataset).split_lists,
+        # a list that the user drops later is fetched, and makes another split
+        dropped=lambda wildcards: description.dropped_texts(
+            description.drop_folder(RESOURCES, wildcards.dataset)
+        ),
+        yaml=lambda wildcards: str(DATASETS[wildcards.dataset]),
+        drop=lambda wildcards: description.drop_folder(RESOURCES, wildcards.dataset),
+    message:
+        "Fetching the published lists of {wildcards.dataset}"
+    script:
+        "../scripts/fetch_lists.py"
 
 
 rule verify:
@@ -206,6 +236,12 @@ rule pack:
 rule split:
     input:
         "<resources>/datasets/{dataset}/images.csv",
+        lists=lambda wildcards: (
+            f"<resources>/datasets/{wildcards.dataset}/lists.json"
+            if study_of(wildcards.study).split(wildcards.dataset)["scheme"] == LISTS
+            and dataset_of(wildcards.dataset).split_lists
+            else []
+        ),
     output:
         "<results>/{study}/{dataset}/split.json",
     log:

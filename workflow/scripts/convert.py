@@ -8,7 +8,7 @@ from recheck.errors import UserError
 from recheck.files import read_json, sha256, write_json
 from recheck.job import job
 from recheck.models.embedding import save_model
-from recheck.models.released import convert_mlrc
+from recheck.models.released import convert
 from recheck.training.history import write_history
 from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
 
@@ -19,13 +19,13 @@ with job(snakemake):
     torch.set_num_threads(snakemake.config["cpu_threads"])
     released = read_json(source.released)
     checkpoint = released["folds"][fold]
-    files = {name: Path(source.released).parent / checkpoint[name]["file"] for name in ("trunk", "embedder")}
+    files = {name: Path(source.released).parent / checkpoint[name]["file"] for name in checkpoint if name != "epoch"}
     for name, path in files.items():
         if not path.is_file() or sha256(path) != checkpoint[name]["sha256"]:
             raise UserError(f"{path} is missing or has changed: delete {source.released} and run again.")
     data = data_hashes(source.split, source.pack)
     own_files = UserFiles(configuration).hashes
-    weights = convert_mlrc(configuration["model"], files["trunk"], files["embedder"])
+    weights = convert(released["layout"], configuration["model"], files)
     save_model(snakemake.output.model, weights, configuration["model"], data)
     write_history(
         snakemake.output.history, [{"epoch": checkpoint["epoch"], "step": None, "loss": None, "source": "released"}]

@@ -313,16 +313,19 @@ def test_a_truncated_checkpoint_is_named(tmp_path, trunk, layer, keep):
         convert_mlrc(SPEC, *files)
 
 
-@pytest.mark.parametrize("whole", [lambda layer: layer, lambda layer: (layer, [layer], None)])
-def test_whole_pickled_objects_are_refused_because_they_run_code(tmp_path, trunk, layer, whole):
-    """Another paper's release is saved as a tuple of model, losses and scaler."""
+def test_a_whole_module_serves_too(tmp_path, trunk, layer):
     files = saved(tmp_path, trunk, layer)
-    torch.save(whole(layer), files[1])
-    with pytest.raises(
-        UserError, match=r"embedder_best14\.pth' contain Python objects.*would run code from the file"
-    ) as e:
+    expected = convert_mlrc(SPEC, *files)
+    torch.save((torch.nn.DataParallel(trunk), [0.5], None), files[0])
+    found = convert_mlrc(SPEC, *files)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_prefix_that_makes_two_names_one_is_refused(tmp_path, trunk, layer):
+    files = saved(tmp_path, trunk, layer)
+    change(files[1], lambda tensors: tensors.update({"module.net.0.bias": tensors["net.0.bias"]}))
+    with pytest.raises(UserError, match=r"contain both 'module\.net\.0\.bias' and 'net\.0\.bias', so it is unclear"):
         convert_mlrc(SPEC, *files)
-    assert "load it yourself and save only its state_dict()" in str(e.value) and "\n" not in str(e.value)
 
 
 @pytest.fixture
@@ -354,7 +357,7 @@ def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
     [
         ("ms_within_pair_released:", "ms_theirs:", "row 'ms_theirs': a row must end in '_released' if"),
         ("released: {layout: mlrc}", "released: {layout: mlcr}", "did you mean 'mlrc'"),
-        ("released: {layout: mlrc}", "released: {}", "'released.layout' is missing. Known: mlrc."),
+        ("released: {layout: mlrc}", "released: {}", "'released.layout' is missing. Known: mlrc, contextual."),
         ("gdrive_folder: 1il", "gdrive: 1il", "did you mean 'gdrive_folder'"),
         (
             "head: {class: Linear, dim: 128}",
@@ -369,7 +372,7 @@ def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
         (
             "method: ms_within_pair\n    compare_to: ms_within_pair\n    released: {layout: mlrc}\n    datasets:",
             "label: MS\n    datasets:\n      sop: {released: {layout: mlrc}}",
-            "'released.layout' is missing. Known: mlrc.",
+            "'released.layout' is missing. Known: mlrc, contextual.",
         ),
     ],
 )

@@ -35,6 +35,12 @@ OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # Suffix of rows from released checkpoints, so that Snakemake can choose the rule by the path.
 RELEASED = "_released"
+# Layout of released checkpoints → mark of their rows. Best on test: saved whenever the test accuracy improved.
+LAYOUTS = {"mlrc": "released", "contextual": "released, best on test"}
+
+
+# The split scheme that uses a dataset's published lists of images, if they could be fetched.
+LISTS = "lists_or_halves"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ SCHEMES = {
     "class_halves": Scheme({}, ("train", "test")),
     "official": Scheme({}, None),
     "halves_by_super_label": Scheme({"seed": 0}, ("train", "test")),
+    LISTS: Scheme({"seed": 0}, ("train", "test")),
     "seen_unseen": Scheme({"index_shots": 1, "query_shots": 1}, ("train", "test", "index", *QUERY_VIEWS)),
 }
 

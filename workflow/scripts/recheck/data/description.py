@@ -74,6 +74,11 @@ class Dataset:
         """A hash of the user's images, to notice added, removed or edited ones; None for a downloaded dataset."""
         return None if self.files else listing(self.root)
 
+    @property
+    def split_lists(self) -> list[dict[str, Any]]:
+        """The published lists of images: path and checksum of each."""
+        return _only(("path", "sha256", "md5", "git_blob"), self.description.get("split_lists", {}).values())
+
     def downloads(self, entries: Iterable[Mapping[str, Any]]) -> list[str]:
         """The download paths of these entries of ``files``."""
         return [f"<resources>/datasets/{self.name}/downloads/{entry['path']}" for entry in entries]
@@ -137,6 +142,11 @@ def stat_of(file: Path) -> list[int]:
     return [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
 
+def dropped_texts(folder: str) -> list[list[Any]]:
+    """Names and sizes of dropped .txt files, to notice lists that the user adds later."""
+    return sorted([path.name, path.stat().st_size] for path in Path(folder).rglob("*.txt") if path.is_file())
+
+
 def _check_files(description: dict[str, Any], source: str | Path) -> None:
     """Check what the schema can't check, or not with a clear message."""
     forms = description.get("distributions", {})
@@ -148,9 +158,10 @@ def _check_files(description: dict[str, Any], source: str | Path) -> None:
         paths = [entry["path"] for entry in files]
         if twice := [path for path in paths if paths.count(path) > 1]:
             raise UserError(f"{source}: file '{twice[0]}' is listed twice.")
-    entries = [*common, *(entry for form in forms.values() for entry in form["files"])]
+    lists = description.get("split_lists", {}).values()
+    entries = [*common, *(entry for form in forms.values() for entry in form["files"]), *lists]
     for entry in entries:
-        if not any(entry.get(key) for key in ("size", "sha256", "md5", "unverified")):
+        if not any(entry.get(key) for key in ("size", "sha256", "md5", "git_blob", "unverified")):
             raise UserError(
                 f"{source}: file '{entry['path']}' has no 'sha256', 'md5' or 'size' to verify it; "
                 "add one, or 'unverified: true' if none is known."

@@ -1,15 +1,18 @@
-"""Downloads from Google Drive and Hugging Face, whose files need more than a URL.
+"""Downloads from Google Drive, GitHub and Hugging Face, whose files need more than a URL.
 
 gdown and huggingface_hub handle URLs, confirmation pages and logins. Their exceptions become ``SourceFailed`` (try the
 next source) or ``TryAgain`` (retry this one).
 """
 
 import contextlib
+import json
 import os
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from recheck.data.download import BUSY, LARGEST_UNKNOWN, download
 from recheck.data.pages import QUOTA, explain_page, is_page, plain
@@ -17,6 +20,7 @@ from recheck.data.patience import CHUNK, Patience, SourceFailed, TryAgain, Watch
 from recheck.files import check_space, disk_errors, free_space
 from recheck.progress import Progress
 
+GITHUB = "https://api.github.com"
 NOT_SHARED = "Google Drive refuses the file: it was removed, is not public, or was downloaded too often"
 NO_FOLDER = "Google Drive refuses to list the folder: it was removed, is not public, or was opened too often"
 
@@ -152,6 +156,26 @@ def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:
 
     persist(look, lambda: 0, f"folder {identifier}", Watch(patience))
     return ids
+
+
+def github_files(release: str, patience: Patience) -> dict[str, dict[str, Any]]:
+    """Name → id, url and size of all files of a GitHub release, ``owner/repository@tag``; nothing is downloaded."""
+    repository, _, tag = release.partition("@")
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder, "release.json.part")
+        download(f"{GITHUB}/repos/{repository}/releases/tags/{tag}", part, patience=patience)
+        try:
+            assets = json.loads(part.read_bytes())["assets"]
+            return {
+                str(asset["name"]): {
+                    "id": int(asset["id"]),
+                    "url": str(asset["browser_download_url"]),
+                    "size": int(asset["size"]),
+                }
+                for asset in assets
+            }
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise SourceFailed(f"GitHub's list of the release cannot be read ({type(error).__name__})") from None
 
 
 def _received(

@@ -1,42 +1,57 @@
-"""Fetch released checkpoints, one pair of files per fold, from a Google Drive folder or the user's drop folder.
+"""Fetch released checkpoints from the web or the user's drop folder.
 
-The layout ``mlrc`` is what the program of "A Metric Learning Reality Check" writes: an experiment has one folder
-``Test50_50_Partitions4_<fold>`` per fold, with ``trunk_best<epoch>.pth`` and ``embedder_best<epoch>.pth`` at any depth
-below it. All other files (last epoch, optimisers, logs) are ignored. That program saves a best epoch only when it beats
-all earlier ones, so the highest epoch is the best.
+- The layout ``mlrc`` is what the program of "A Metric Learning Reality Check" writes: an experiment has one folder
+  ``Test50_50_Partitions4_<fold>`` per fold, with ``trunk_best<epoch>.pth`` and ``embedder_best<epoch>.pth`` at any
+  depth below it. All other files (last epoch, optimisers, logs) are ignored. That program saves a best epoch only when
+  it beats all earlier ones, so the highest epoch is the best.
+- The layout ``contextual`` is one file ``<dataset>_<loss>_lam_<number>_gamma_<number>_<number>.pt`` per experiment.
 """
 
 import errno
+import fnmatch
 import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from recheck.data.download import CHUNK, Patience, SourceFailed
-from recheck.data.hosts import gdrive_files
+from recheck.data.hosts import gdrive_files, github_files
+from recheck.data.patience import CHUNK, Patience, SourceFailed
 from recheck.data.sources import fetch
 from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, sha256
 
 MODULES = ("trunk", "embedder")
-FOLD = re.compile(r"Test\d+_\d+_Partitions(\d+)_(\d+)")
-FILE = re.compile(r"(trunk|embedder)_best(\d+)\.pth")
+FOLD = re.compile(r"Test[0-9]{1,4}_[0-9]{1,4}_Partitions([0-9]{1,4})_([0-9]{1,4})")
+FILE = re.compile(r"(trunk|embedder)_best([0-9]{1,9})\.pth")
+SUFFIXES = (".pt", ".pth")
 LARGEST = 1 << 30
 """Largest checkpoint accepted from a zip archive, in bytes; BN-Inception's has 41 million."""
-SHOWN = 12
+SHOWN, LETTERS = 12, 200
 
 
-class Pair(NamedTuple):
-    """The checkpoint of a fold: its epoch, and the paths of trunk and embedder."""
+class Checkpoint(NamedTuple):
+    """The checkpoint of a fold: its epoch, if known, and the paths of its files."""
 
-    epoch: int
+    epoch: int | None
     files: dict[str, str]
 
 
-def pairs(paths: Iterable[str], folds: int) -> dict[int, Pair]:
+class Copy(NamedTuple):
+    """A file on the web: a name that tells it apart from files of the same name, its source and its size if known."""
+
+    identifier: str
+    source: dict[str, str]
+    size: int | None = None
+
+
+Checkpoints = dict[int, Checkpoint]
+Choose = Callable[[Iterable[str], Mapping[str, Any], int], Checkpoints]
+
+
+def pairs(paths: Iterable[str], folds: int) -> Checkpoints:
     """The best checkpoint of every fold among the paths; a fold with checkpoints in two folders is refused."""
     candidates: dict[int, dict[str, dict[int, dict[str, str]]]] = {}
     for path in paths:
@@ -58,8 +73,38 @@ def pairs(paths: Iterable[str], folds: int) -> dict[int, Pair]:
                 "one experiment, or set 'gdrive_folder' to it."
             )
         for place, epoch in whole.items():
-            chosen[fold] = Pair(epoch, places[place][epoch])
+            chosen[fold] = Checkpoint(epoch, places[place][epoch])
     return chosen
+
+
+def _mlrc(paths: Iterable[str], released: Mapping[str, Any], folds: int) -> Checkpoints:
+    return pairs(paths, folds)
+
+
+def _contextual(paths: Iterable[str], released: Mapping[str, Any], folds: int) -> Checkpoints:
+    """The only checkpoint among the paths, or the only one with the name ``released.file``."""
+    found = [path for path in paths if PurePosixPath(path).suffix.lower() in SUFFIXES]
+    pattern = released.get("file", "*").lower()
+    named = [path for path in found if fnmatch.fnmatchcase(PurePosixPath(path).name.lower(), pattern)]
+    if len(named) > 1:
+        raise UserError(
+            f"Several files can be the checkpoint: {_listed(named)}. Keep one of them in the drop folder, or set "
+            "'released.file' to its name."
+        )
+    return {0: Checkpoint(None, {"model": named[0]})} if named else {}
+
+
+LAYOUTS: dict[str, tuple[Choose, Callable[[list[int], int], str]]] = {
+    "mlrc": (
+        _mlrc,
+        lambda missing, folds: (
+            "trunk_best<epoch>.pth and embedder_best<epoch>.pth of "
+            + ", ".join(f"Test50_50_Partitions{folds}_{fold}" for fold in missing)
+        ),
+    ),
+    "contextual": (_contextual, lambda missing, folds: "the checkpoint, a .pt file"),
+}
+"""Layout → how its files are chosen, and what to call those that are missing."""
 
 
 def collect(
@@ -67,33 +112,37 @@ def collect(
 ) -> dict[str, Any]:
     """Get the checkpoints of all folds into ``folder`` and return the content of ``released.json``.
 
-    Dropped files come first: folders, zip archives made by Google Drive, or both. Missing folds are downloaded.
+    Dropped files come first: folders, zip archives, or both. Missing folds are downloaded.
     """
     folder, drop, patience = Path(folder), Path(drop), patience or Patience()
+    choose, missing_files = LAYOUTS[released["layout"]]
     by_hand = _dropped(drop)
-    dropped = chosen = pairs(by_hand, folds)
-    ids: dict[str, str] = {}
+    # a file that the user has dropped for this row may have any name
+    anything = {key: value for key, value in released.items() if key != "file"}
+    files = [path for path in by_hand if PurePosixPath(path).suffix.lower() in SUFFIXES]
+    dropped = chosen = choose(by_hand, anything if len(files) == 1 else released, folds)
+    online: dict[str, Copy] = {}
     failure = None
-    if len(dropped) < folds and "gdrive_folder" in released:
+    if len(dropped) < folds:
         try:
-            ids = gdrive_files(released["gdrive_folder"], patience)
+            online = _online(released, patience)
         except SourceFailed as error:
             failure = str(error)
-        chosen = {**pairs(ids, folds), **dropped}
+        chosen = {**choose(online, released, folds), **dropped}
     missing = [fold for fold in range(folds) if fold not in chosen]
     if missing:
-        raise UserError(_what_to_do(released, missing, folds, [*by_hand, *ids], drop, failure))
+        raise UserError(_what_to_do(released, missing_files(missing, folds), [*by_hand, *online], drop, failure))
     records = []
     for fold in range(folds):
         record: dict[str, Any] = {"epoch": chosen[fold].epoch}
         for module, path in chosen[fold].files.items():
-            # the id in the path tells files of the same name in different folders apart
-            place = folder / f"fold{fold}" / ("dropped" if fold in dropped else ids[path])
+            place = folder / f"fold{fold}" / ("dropped" if fold in dropped else online[path].identifier)
             target = place / PurePosixPath(path).name
             if fold in dropped:
                 _take(by_hand[path], path, target)
             else:
-                fetch({"path": path, "from": [{"gdrive": ids[path]}]}, target, patience=patience)
+                known = {"size": online[path].size} if online[path].size else {}
+                fetch({"path": path, "from": [online[path].source], **known}, target, patience=patience)
             record[module] = {
                 "file": target.relative_to(folder).as_posix(),
                 "found": path,
@@ -103,24 +152,57 @@ def collect(
     return {**released, "folds": records}
 
 
+def _online(released: Mapping[str, Any], patience: Patience) -> dict[str, Copy]:
+    """Path → file on the web, for all released files; none of them is downloaded."""
+    if "gdrive_folder" in released:
+        ids = gdrive_files(released["gdrive_folder"], patience)
+        return {path: Copy(identifier, {"gdrive": identifier}) for path, identifier in ids.items()}
+    if "github_release" in released:
+        assets = github_files(released["github_release"], patience)
+        return {name: Copy(str(asset["id"]), {"url": asset["url"]}, asset["size"]) for name, asset in assets.items()}
+    return {}
+
+
+def _page(released: Mapping[str, Any]) -> str:
+    """The page on which people find the released files; empty if there is none."""
+    if "gdrive_folder" in released:
+        return f"https://drive.google.com/drive/folders/{released['gdrive_folder']}"
+    if "github_release" in released:
+        repository, _, tag = released["github_release"].partition("@")
+        return f"https://github.com/{repository}/releases/tag/{tag}"
+    return ""
+
+
 def _dropped(drop: Path) -> dict[str, Path]:
     """Dropped files: path below the drop folder, or name inside a dropped zip archive → file or archive."""
     files: dict[str, Path] = {}
     for path in sorted(drop.rglob("[!.]*")) if drop.is_dir() else []:
-        if path.is_file() and path.suffix != ".zip":
-            files[path.relative_to(drop).as_posix()] = path
-        elif path.is_file():
-            try:
-                with zipfile.ZipFile(path) as archive:
-                    files.update({name: path for name in archive.namelist() if not name.endswith("/")})
-            except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-                raise UserError(f"{path} is not a complete zip archive ({error}): download it again.") from None
+        if not path.is_file():
+            continue
+        names = _names_in(path) if _is_zip(path) else [path.relative_to(drop).as_posix()]
+        for name in names:
+            if name in files and PurePosixPath(name).suffix.lower() in SUFFIXES:
+                both = f"{files[name]} and {path} both contain" if files[name] != path else f"{path} contains two files"
+                raise UserError(f"{both} '{_short(name)}': keep one of them.")
+            files[name] = path
     return files
+
+
+def _is_zip(path: Path) -> bool:
+    return path.suffix.lower() == ".zip"
+
+
+def _names_in(archive: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(archive) as file:
+            return [name for name in file.namelist() if not name.endswith("/")]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise UserError(f"{archive} is not a complete zip archive ({error}): download it again.") from None
 
 
 def _take(source: Path, name: str, target: Path) -> None:
     """Copy a dropped file, or a member of a dropped archive, to ``target``; the original stays."""
-    if source.suffix != ".zip":
+    if not _is_zip(source):
         with atomic(target) as temporary:
             shutil.copyfile(source, temporary)
         return
@@ -142,21 +224,30 @@ def _take(source: Path, name: str, target: Path) -> None:
 
 
 def _what_to_do(
-    released: dict[str, Any], missing: list[int], folds: int, available: list[str], drop: Path, failure: str | None
+    released: Mapping[str, Any], missing: str, available: list[str], drop: Path, failure: str | None
 ) -> str:
     with disk_errors(drop):
         drop.mkdir(parents=True, exist_ok=True)  # ready for the user's files
-    folders = ", ".join(f"Test50_50_Partitions{folds}_{fold}" for fold in missing)
-    page = f"https://drive.google.com/drive/folders/{released['gdrive_folder']}" if "gdrive_folder" in released else ""
     tried = f" ({failure})" if failure else ""
+    page = _page(released)
     source = f"download {page}{tried} in a browser and put" if page else "put"
+    what = (
+        "this file, or a zip archive of it,"
+        if released["layout"] == "contextual"
+        else "these folders, or zip archives of them,"
+    )
     return (
-        f"Missing trunk_best<epoch>.pth and embedder_best<epoch>.pth of {folders} (found: {_listed(available)}): "
-        f"{source} these folders, or zip archives of them, into {drop} and run the same command again."
+        f"Missing {missing} (found: {_listed(available)}): {source} {what} into {drop} and run the same command again."
     )
 
 
 def _listed(names: Iterable[str]) -> str:
     names = sorted(names)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return (", ".join(names[:SHOWN]) or "nothing") + more
+    return (", ".join(map(_short, names[:SHOWN])) or "nothing") + more
+
+
+def _short(name: str) -> str:
+    """A name from an archive, fit for a message."""
+    name = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return name if len(name) <= LETTERS else f"{name[:LETTERS]}…"

@@ -31,7 +31,11 @@ from recheck.progress import Progress
 
 log = logging.getLogger("recheck")
 NPM_SECONDS = 600
-CHECKSUMS = ("sha256", "md5")
+CHECKSUMS = ("sha256", "md5", "git_blob")
+
+
+class Unavailable(UserError):
+    """No source had the file, and the user has not dropped it."""
 
 
 def fetch(
@@ -68,7 +72,7 @@ def fetch(
             reasons.append(f"{kind} {source[kind]}: {error}")
         else:
             return destination
-    raise UserError(_what_to_do(file, destination, drop, reasons))
+    raise Unavailable(_what_to_do(file, destination, drop, reasons))
 
 
 def _get(file: dict, kind: str, source: dict, destination: Path, patience: Patience) -> None:
@@ -201,9 +205,9 @@ def _difference(file: dict, size: int, actual: dict[str, str]) -> str | None:
 
 def digests(path: Path, names: Iterable[str]) -> dict[str, str]:
     """The checksums of a file, computed in one pass."""
-    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in names}
+    size = path.stat().st_size
+    hashes = {name: _hash(name, size) for name in names}
     if hashes:
-        size = path.stat().st_size
         bar = Progress(total=size, desc=f"Checking {path.name}", unit="B", unit_scale=True)
         with bar, path.open("rb") as file:
             while chunk := file.read(CHUNK):
@@ -211,6 +215,13 @@ def digests(path: Path, names: Iterable[str]) -> dict[str, str]:
                     made.update(chunk)
                 bar.update(len(chunk))
     return {name: made.hexdigest() for name, made in hashes.items()}
+
+
+def _hash(name: str, size: int) -> "hashlib._Hash":
+    """An empty hash; ``git_blob`` is the SHA-1 by which Git names a file, of a short header and the content."""
+    if name != "git_blob":
+        return hashlib.new(name, usedforsecurity=False)
+    return hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
 
 
 def inside(folder: Path, relative: str) -> Path:

@@ -204,6 +204,11 @@ def halves_by_super_label(images: Images, options: dict) -> list[Roles]:
     return [{"train": np.flatnonzero(~tested), "test": np.flatnonzero(tested)}]
 
 
+def lists_or_halves(images: Images, options: dict) -> list[Roles]:
+    """The roles of the dataset's published lists, if they could be fetched; else ``halves_by_super_label``."""
+    return official(images, {}) if (images.roles != "").any() else halves_by_super_label(images, options)
+
+
 def seen_unseen(images: Images, options: dict) -> list[Roles]:
     """Queries of seen (trained) and of unseen classes, against one index of all classes.
 
@@ -255,6 +260,7 @@ SCHEMES: dict[str, Scheme] = {
     "class_halves": Scheme(class_halves),
     "official": Scheme(official, _pairs(("query", "gallery"))),
     "halves_by_super_label": Scheme(halves_by_super_label),
+    "lists_or_halves": Scheme(lists_or_halves),
     "seen_unseen": Scheme(
         seen_unseen,
         _pairs(

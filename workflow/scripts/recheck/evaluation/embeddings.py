@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from recheck import seal
@@ -31,7 +32,17 @@ def write_embeddings(path: str | Path, roles: dict[str, np.ndarray]) -> None:
 
 def read_embeddings(path: str | Path) -> dict[str, np.ndarray]:
     seal.check(path)
-    return load_file(path)
+    try:
+        stored = load_file(path)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:  # a type that NumPy does not have
+        raise UserError(f"{path} is damaged ({error}): delete it and run again to recreate it.") from error
+    for role, rows in stored.items():
+        if rows.ndim != 2 or rows.dtype != np.float32:
+            raise UserError(
+                f"{path}: '{role}' must be a matrix of float32, found {rows.dtype} of shape {rows.shape}. Delete the "
+                "file and run again to recreate it."
+            )
+    return stored
 
 
 def read_test_set(path: str | Path, split: Mapping[str, np.ndarray], best_on_test: bool = False) -> Searched:

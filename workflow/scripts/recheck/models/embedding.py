@@ -18,6 +18,7 @@ from recheck.errors import UserError
 from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
+from recheck.models.tensors import fit
 from recheck.names import BEST_ON_TEST
 from recheck.parts import takes
 
@@ -147,9 +148,9 @@ def load_models(
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
     for prefix, checkpoint in (("", _main(weights)), (BEST, _main(best))):
-        if checkpoint:
+        if checkpoint or not prefix:
             model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
-            model.load_state_dict(checkpoint)
+            fit(model, checkpoint, f"The weights in {path}", ignored=(), remedy="delete the file and run again")
             yield prefix, model.to(device).eval()
 
 
@@ -168,14 +169,12 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
             f"{path} would run code from outside Recheck, '{named}'. If you trust this file, pass `own_code=True` "
             "(on the command line, `--own-code`)."
         )
+    what, remedy = f"The weights in {path}", "another version of Recheck may have written the file. Train it again"
     try:
         model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
-        model.load_state_dict(_main(weights))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: names or shapes do not fit
-        raise UserError(
-            f"The weights in {path} do not fit the network that the file describes; another version of Recheck may "
-            "have written it. Train the model again."
-        ) from error
+        fit(model, _main(weights), what, ignored=(), remedy=remedy)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # settings that no network has
+        raise UserError(f"{what} do not fit the network that the file describes; {remedy}.") from error
     return model.to(device).eval()
 
 

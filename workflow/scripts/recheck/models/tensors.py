@@ -1,9 +1,10 @@
 """Read tensors from downloaded files without running code in them, and load them into a network by name."""
 
-import pickle
+import contextlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -11,6 +12,11 @@ from torch import nn
 
 from recheck.errors import UserError
 from recheck.files import sha256
+from recheck.models import pickled_module, torch_file
+from recheck.models.pickled import AGAIN, Refused, Table, Thing, shown
+from recheck.models.torch_file import Stored
+
+PREFIX = "module."
 
 # Names that libraries give to the classifier, which an embedding does not need.
 CLASSIFIER = {
@@ -28,49 +34,161 @@ def check_hash(path: Path, expected: str, remedy: str) -> None:
 
 
 def read_tensors(path: Path, what: str) -> dict[str, torch.Tensor]:
-    """Tensors of a file by name. Code inside a torch file is never run. ``what`` starts every error message."""
-    if not path.is_file():
-        raise UserError(f"{what} '{path}' do not exist: check the path.")
-    if named := re.search(r"-([0-9a-f]{8,64})\.pth?$", path.name):
-        check_hash(path, named[1], "download it again, or rename it if its name does not end in a hash")
+    """Tensors of a file by name. Code inside a torch file is never run. ``what`` starts every error message.
+
+    A torch file holds a ``state_dict()``, a whole module, or a collection with one module.
+    """
+    if path.suffix != ".safetensors":
+        with refusing(path, what):
+            return _values(_weights(read_torch(path, what), path, what), path, what)
+    _check_name(path, what)
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        stored = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch and safetensors raise many types, some with messages of several lines
-        if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
-            raise UserError(
-                f"{what} '{path}' contain Python objects besides tensors, and loading them would run code from the "
-                "file. If you trust it, load it yourself and save only its state_dict() under the same name."
-            ) from error
+        return load_file(path)
+    except Exception as error:  # safetensors raises many types, some with messages of several lines
         raise UserError(
             f"{what} '{path}' cannot be read: the file is damaged or has another format. Delete it and download it "
             "again."
         ) from error
-    if not isinstance(stored, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in stored.values()):
-        raise UserError(f"{what} '{path}' must be a state_dict(), which maps names to tensors and holds nothing else.")
-    return stored
+
+
+def read_torch(path: Path, what: str) -> Any:
+    """The content of a file written by ``torch.save``, as inert data."""
+    _check_name(path, what)
+    with refusing(path, what):
+        return torch_file.read(path)
+
+
+@contextlib.contextmanager
+def refusing(path: Path, what: str) -> Iterator[None]:
+    """Turn a ``Refused`` into a UserError about the file."""
+    try:
+        yield
+    except Refused as error:
+        raise UserError(f"{what} '{path}' cannot be read: the file {error}. {error.advice}.") from error
+
+
+def module_tensors(module: Thing, path: Path, what: str) -> dict[str, torch.Tensor]:
+    """Tensors of a pickled module by name, without the prefix of wrappers for several GPUs."""
+    with refusing(path, what):
+        return _values(pickled_module.state_dict(pickled_module.unwrapped(module)), path, what)
+
+
+def without_prefix(tensors: Mapping[str, torch.Tensor], what: str) -> dict[str, torch.Tensor]:
+    """Tensors with the prefix ``module.`` (from training on several GPUs) removed from their names."""
+    plain: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        short = name.removeprefix(PREFIX)
+        if short in plain:
+            raise _both(what, short)
+        plain[short] = tensor
+    return plain
 
 
 def fit(
-    network: nn.Module, tensors: Mapping[str, torch.Tensor], what: str, ignored: Collection[str] = CLASSIFIER
+    network: nn.Module,
+    tensors: Mapping[str, torch.Tensor],
+    what: str,
+    ignored: Collection[str] = CLASSIFIER,
+    remedy: str = "use a file for this network",
 ) -> None:
-    """Load published weights into a network, ignoring a classifier and accepting old torch formats.
+    """Load weights into a network, ignoring a classifier and accepting old torch formats.
 
     Before version 0.4.1, torch's batch norm did not count batches, and its tensors may have a leading dimension of 1.
+    A prefix ``module.`` is removed. ``remedy`` ends every error message.
     """
     expected = network.state_dict()
-    fitting = {}
-    for name, tensor in tensors.items():
+    fitting: dict[str, torch.Tensor] = {}
+    for found, tensor in tensors.items():
+        name = found if found in expected else found.removeprefix(PREFIX)
         if name not in expected:
             if name in ignored:
                 continue
-            raise UserError(f"{what} do not fit the network: it has no tensor '{name}'.")
-        actual, shape = tuple(tensor.shape), tuple(expected[name].shape)
-        if actual not in (shape, (1, *shape)):
-            raise UserError(f"{what} do not fit the network: '{name}' must have shape {shape}, found {actual}.")
-        fitting[name] = tensor.reshape(shape)
+            raise UserError(f"{what} do not fit the network: it has no tensor '{shown(found)}'; {remedy}.")
+        if name in fitting:
+            raise _both(what, name)
+        fitting[name] = _suitable(name, tensor, expected[name], what, remedy)
     for name in expected:
         if name not in fitting and not name.endswith("num_batches_tracked"):
-            raise UserError(f"{what} do not fit the network: its tensor '{name}' is missing from the file.")
+            raise UserError(f"{what} do not fit the network: its tensor '{name}' is missing from the file; {remedy}.")
     network.load_state_dict(fitting, strict=False)
+
+
+def _suitable(name: str, tensor: torch.Tensor, expected: torch.Tensor, what: str, remedy: str) -> torch.Tensor:
+    """The tensor in the shape and type that the network expects; refuses other shapes, types and NaN."""
+    actual, shape = tuple(tensor.shape), tuple(expected.shape)
+    if actual not in (shape, (1, *shape)):
+        raise UserError(f"{what} do not fit the network: '{name}' must have shape {shape}, found {actual}; {remedy}.")
+    kind = "floating-point" if expected.is_floating_point() else "whole"
+    if _kind(tensor) != _kind(expected):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        raise UserError(f"{what} do not fit the network: '{name}' must have {kind} numbers, found {dtype}; {remedy}.")
+    values = tensor.reshape(shape).to(expected.dtype)
+    # a network's own buffer may contain infinities, such as a mask for attention
+    if (~torch.isfinite(values) & torch.isfinite(expected.cpu())).any():
+        raise UserError(f"{what} cannot be used: '{name}' contains NaN or infinite values; {remedy}.")
+    return values
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    if tensor.dtype == torch.bool or tensor.is_complex():
+        return str(tensor.dtype)
+    return "floating" if tensor.is_floating_point() else "whole"
+
+
+def _both(what: str, name: str) -> UserError:
+    return UserError(
+        f"{what} contain both '{PREFIX}{shown(name)}' and '{shown(name)}', so it is unclear which tensor to use. "
+        "Remove one of them."
+    )
+
+
+def _check_name(path: Path, what: str) -> None:
+    """Refuse a file that does not exist, or whose content does not have the hash in its name."""
+    if not path.is_file():
+        raise UserError(f"{what} '{path}' do not exist: check the path.")
+    if named := re.search(r"-([0-9a-f]{8,64})\.pth?$", path.name):
+        check_hash(path, named[1], "download it again, or rename it if its name does not end in a hash")
+
+
+def _weights(content: Any, path: Path, what: str) -> dict[str, Stored]:
+    """The state_dict() in a file, or that of the only module with tensors in it."""
+    if pickled_module.is_module(content):
+        return pickled_module.state_dict(pickled_module.unwrapped(content))
+    if type(content) is Table and content.others:
+        key = type(content.others[0][0]).__name__
+        raise UserError(f"{what} '{path}' must map names to tensors, found a key of type {shown(key)}. {AGAIN}.")
+    if type(content) is Table and all(type(value) is Stored for value in content.values()):
+        return content
+    pairs = content.items() if type(content) is Table else enumerate(content if type(content) in (tuple, list) else [])
+    modules = {str(key): pickled_module.unwrapped(value) for key, value in pairs if pickled_module.is_module(value)}
+    tensors = {key: pickled_module.state_dict(module) for key, module in modules.items()}
+    filled = {key: own for key, own in tensors.items() if own}
+    if len(filled) > 1:
+        names = ", ".join(f"'{shown(key)}'" for key in list(filled)[:10])
+        raise UserError(f"{what} '{path}' contain {len(filled)} modules ({names}), expected one. {AGAIN}.")
+    if not filled:
+        raise UserError(
+            f"{what} '{path}' must be a state_dict(), which maps names to tensors and holds nothing else, or a module, "
+            f"found {_described(content)}. {AGAIN}."
+        )
+    return next(iter(filled.values()))
+
+
+def _described(content: Any) -> str:
+    """What a file contains, in a few words."""
+    if type(content) is Thing:
+        return f"an object of class '{content.kind}'"
+    if type(content) is Table:
+        wrong = next((key for key, value in content.items() if type(value) is not Stored), "")
+        return f"something else at '{shown(wrong)}'"
+    return "a single tensor" if type(content) is Stored else f"a value of type {type(content).__name__}"
+
+
+def _values(tensors: Mapping[str, Stored], path: Path, what: str) -> dict[str, torch.Tensor]:
+    for name, stored in tensors.items():
+        if stored.kind:
+            raise UserError(
+                f"{what} '{path}' have an unusual tensor '{shown(name)}' ({stored.kind}), expected one with ordinary "
+                f"numbers. {AGAIN}."
+            )
+    return {name: stored.tensor() for name, stored in tensors.items()}

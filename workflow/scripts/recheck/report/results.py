@@ -274,8 +274,10 @@ def split_facts(split: Mapping[str, Any], index: pd.DataFrame) -> dict[str, Any]
     test = sorted({image for fold in split["folds"] for image in fold[roles[0]]})
     gallery = {"gallery_images": len(split["folds"][0][roles[1]])} if len(roles) > 1 else {}
     train = [fold.get("train", []) for fold in split["folds"]]
+    lists = {"lists": split["lists"]} if "lists" in split else {}
     return {
         **gallery,
+        **lists,
         "test_images": len(test),
         "test_classes": len(np.unique(labels[test])),
         "unseen_classes": not set(labels[test]) & {label for fold in train for label in labels[fold]},

@@ -10,6 +10,7 @@ from recheck.errors import UserError
 from recheck.names import (
     BEST_ON_TEST,
     LAST_EPOCH,
+    LAYOUTS,
     OWN,
     QUERY_VIEWS,
     SCHEMES,
@@ -220,15 +221,33 @@ def _check_released(run: Run, named: bool, source: str) -> None:
     if released is None:
         return
     if "layout" not in released:
-        raise UserError(f"{source}: 'released.layout' is missing. Known: mlrc.")
+        raise UserError(f"{source}: 'released.layout' is missing. Known: {', '.join(LAYOUTS)}.")
     for key in ("loss", "miner", "forward"):
         if run.settings.get(key):
             raise UserError(
                 f"{source}: '{key}' has no effect on 'released' checkpoints, which are not trained. Remove it."
             )
-    if run.settings["model"]["head"]["class"] != "Linear":
+    model = run.settings["model"]
+    if released["layout"] == "mlrc" and model["head"]["class"] != "Linear":
         raise UserError(
             f"{source}: 'model.head' must be '{{class: Linear, dim: …}}' for 'released' checkpoints of layout mlrc."
+        )
+    if released["layout"] != "contextual":
+        return
+    pooling = (model.get("pooling") or {"class": "Average"})["class"]
+    if (
+        model["backbone"]["name"] != "resnet50"
+        or model["head"]["class"] not in ("Linear", "LayerNormLinear")
+        or pooling not in ("Average", "Max")
+    ):
+        raise UserError(
+            f"{source}: 'released' checkpoints of layout contextual need the backbone resnet50, the head Linear or "
+            "LayerNormLinear, and the pooling Average or Max."
+        )
+    if run.members > 1:
+        raise UserError(
+            f"{source}: 'released' checkpoints of layout contextual are single models, but the split has "
+            f"{run.members} folds. Set 'members: 1' or choose a split without folds."
         )
 
 

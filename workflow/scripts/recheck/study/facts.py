@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import canonical
-from recheck.names import QUERY_VIEWS, watched_metrics
+from recheck.names import LAYOUTS, QUERY_VIEWS, watched_metrics
 from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
 from recheck.study.published import Document, quoted
@@ -73,8 +73,10 @@ def _about(study: Study) -> dict[str, Any]:
 
 def label(study: Study, row: str) -> str:
     """A row's name for readers; released checkpoints are marked, except among published values."""
-    marked = study.rows[row].released and study.scope != PUBLISHED
-    return study.rows[row].label + (" (released)" if marked else "")
+    if not study.rows[row].released or study.scope == PUBLISHED:
+        return study.rows[row].label
+    released = next(runs[row].released for runs in study.runs.values())
+    return f"{study.rows[row].label} ({LAYOUTS[released['layout']]})"
 
 
 def reference(study: Study, dataset: str) -> str | None:

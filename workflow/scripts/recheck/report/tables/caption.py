@@ -76,6 +76,13 @@ def about_sizes(dataset: str, sizes: Mapping[str, Any]) -> list[str]:
             f"{dataset}: {counts} queries. Each query searches an index of {sizes['index_images']:,} images of "
             f"{sizes['index_classes']:,} classes; half of these classes, the seen ones, are used for training."
         ]
+    if "lists" in sizes:
+        sentences.append(
+            "Split: the authors' published lists."
+            if sizes["lists"]
+            else "Split: generated here, because the authors' lists could not be fetched. Published values are "
+            "measured on their lists."
+        )
     if folds := sizes.get("folds"):
         start = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
         sentences.append(f"{start} {sizes['train_images']:,} images of {sizes['train_classes']:,} classes.")

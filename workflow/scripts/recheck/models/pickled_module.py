@@ -1,0 +1,69 @@
+"""Pickled modules of torch, as :mod:`recheck.models.torch_file` reads them: their submodules and tensors."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from recheck.models.pickled import Refused, Table, Thing, shown, texts
+from recheck.models.torch_file import Stored
+
+DEPTH, TENSORS, LETTERS = 100, 100_000, 1000
+"""Limits of a pickled module: nested modules, tensors, and letters in the name of a tensor."""
+
+
+def is_module(value: Any) -> bool:
+    """Whether a ``Thing`` is a pickled ``torch.nn.Module``."""
+    return type(value) is Thing and all(type(part(value, name)) is Table for name in ("_parameters", "_modules"))
+
+
+def part(thing: Thing, name: str) -> Any:
+    """An attribute of a pickled object, or None."""
+    return thing.state.get(name) if type(thing.state) is Table else None
+
+
+def children(module: Thing) -> dict[str, Any]:
+    """The submodules of a module, by name."""
+    return part(module, "_modules")
+
+
+def unwrapped(module: Thing) -> Thing:
+    """The module inside wrappers for several GPUs, which have only the submodule ``module``."""
+    for _ in range(DEPTH):
+        inside = children(module)
+        if list(inside) != ["module"] or part(module, "_parameters") or not is_module(inside["module"]):
+            break
+        module = inside["module"]
+    return module
+
+
+def state_dict(module: Thing) -> dict[str, Stored]:
+    """The parameters and buffers of a pickled module, under the names of its ``state_dict()``."""
+    tensors: dict[str, Stored] = {}
+    visited = 0
+    waiting: list[tuple[str, int, Thing]] = [("", 0, module)]
+    while waiting:
+        prefix, depth, current = waiting.pop()
+        visited += 1
+        if depth > DEPTH or len(prefix) > LETTERS or visited > TENSORS or len(tensors) > TENSORS:
+            raise Refused("has too many modules, or modules that contain each other")
+        for name, value in _own(current):
+            if type(value) is not Stored:
+                raise Refused(f"has no tensor at '{shown(prefix + name)}', where a module keeps one")
+            tensors[prefix + name] = value
+        for name, child in reversed(children(current).items()):
+            if is_module(child):
+                waiting.append((f"{prefix}{name}.", depth + 1, child))
+            elif child is not None:
+                raise Refused(f"has no module at '{shown(prefix + name)}', where a module keeps one")
+    return tensors
+
+
+def _own(module: Thing) -> Iterator[tuple[str, Any]]:
+    """The parameters and the persistent buffers of a module itself."""
+    forgotten = texts(part(module, "_non_persistent_buffers_set"))
+    buffers = part(module, "_buffers")
+    for name, value in part(module, "_parameters").items():
+        if value is not None:
+            yield name, value
+    for name, value in buffers.items() if type(buffers) is Table else ():
+        if value is not None and name not in forgotten:
+            yield name, value
