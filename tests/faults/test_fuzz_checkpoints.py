@@ -14,16 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from recheck import seal
 from recheck.data.packed import PackedImages
 from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings, write_embeddings
 from recheck.models.backbones import build_backbone
-from recheck.models.embedding import load_model, save_model
-from recheck.models.released import convert_mlrc
+from recheck.models.embedding import load_any, load_model, save_model
+from recheck.models.released import convert, convert_mlrc
 from recheck.models.tensors import read_tensors
 from recheck.report import toy
 from recheck.training.checkpoint import StateFile
-from support.faults.fuzz import answer, damaged, fuzz, only_below
+from support import original_layouts
+from support.faults import hostile_pickles
+from support.faults.fuzz import MORE, answer, damaged, fuzz, only_below
 
 SPEC = {"backbone": {"name": "support.small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 4}}
 DATA = {"split": "s", "pixels": "p"}
@@ -101,6 +104,54 @@ def test_an_unsealed_file_and_a_missing_file_are_refused(tmp_path):
         read_embeddings(tmp_path / "plain.safetensors")
     with pytest.raises(UserError, match=r"gone\.safetensors is missing: run again"):
         load_model(tmp_path / "gone.safetensors", SPEC, DATA, CPU)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("head.weight", None, "do not fit the network: its tensor 'head.weight' is missing from the file"),
+        ("head.weight", torch.ones(4, 3), "'head.weight' must have shape (4, 32), found (4, 3)"),
+        (
+            "head.weight",
+            torch.ones(4, 32, dtype=torch.bool),
+            "'head.weight' must have floating-point numbers, found bool",
+        ),
+        ("head.weight", torch.ones(4, 32, dtype=torch.int64), "must have floating-point numbers, found int64"),
+        ("head.weight", torch.ones(4, 32, dtype=torch.complex64), "must have floating-point numbers, found complex64"),
+        ("head.weight", torch.full((4, 32), torch.nan), "'head.weight' contains NaN or infinite values"),
+        (
+            "head.weight",
+            torch.full((4, 32), 1e300, dtype=torch.float64),
+            "'head.weight' contains NaN or infinite values",
+        ),
+        ("head.bias", torch.full((4,), -torch.inf), "'head.bias' contains NaN or infinite values"),
+        ("module.head.bias", torch.ones(4), "contain both 'module.head.bias' and 'head.bias'"),
+        ("head.scale", torch.ones(4), "it has no tensor 'head.scale'"),
+        ("\x1b[31m", torch.ones(4), "it has no tensor"),
+    ],
+)
+def test_wrong_tensors_under_a_right_seal(tmp_path, name, value, sentence):
+    from recheck.models.embedding import EmbeddingModel
+
+    weights = dict(EmbeddingModel(SPEC).state_dict())
+    assert weights["head.weight"].shape == (4, 32)
+    weights.pop(name, None)
+    save_model(tmp_path / "model", weights | ({} if value is None else {name: value}), SPEC, DATA)
+    for load in (
+        lambda: load_model(tmp_path / "model", SPEC, DATA, CPU),
+        lambda: load_any(tmp_path / "model", CPU, True),
+    ):
+        found = answer(load)
+        assert isinstance(found, UserError) and sentence in str(found) and str(found).isprintable()
+
+
+@pytest.mark.parametrize("rows", [np.ones(3), np.ones((2, 2, 2)), np.ones((2, 2), np.float64), np.ones((2, 2), bool)])
+def test_wrong_embeddings_under_a_right_seal(tmp_path, rows):
+    from safetensors.numpy import save_file as save_arrays
+
+    seal.write(tmp_path / "e", {"test": rows}, save_arrays)
+    with pytest.raises(UserError, match=r"'test' must be a matrix of float32, found .* run again to recreate it"):
+        read_embeddings(tmp_path / "e")
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut"])
@@ -223,6 +274,60 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path, kind):
         path.write_bytes(hashlib.sha256(content).digest() + content)
     assert state.load() is None
     assert not exploded.exists()
+
+
+SLOW = ("too many steps", "deep", "many marks", "repeated pairs", "deflated bomb")
+CONTEXTUAL = {
+    "backbone": {"name": "resnet50", "weights": "none"},
+    "pooling": {"class": "Max"},
+    "head": {"class": "LayerNormLinear", "dim": 512},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_hostile_file_is_run_or_used(tmp_path, record_property):
+    """Each file is refused with one sentence, and the few that are harmless give tensors."""
+    exploded, tried, harmless = tmp_path / "exploded", 0, []
+    readers = (
+        lambda path: read_tensors(path, "Weights"),
+        lambda path: convert("contextual", CONTEXTUAL, {"model": path}),
+    )
+    for name, content in hostile_pickles.files(exploded):
+        if not MORE and any(word in name for word in SLOW):
+            continue
+        path = tmp_path / "a.pt"
+        path.write_bytes(content)
+        for reader in readers:
+            tried += 1
+            with only_below(tmp_path):
+                found = answer(reader, path)
+            assert not exploded.exists(), name
+            if not isinstance(found, UserError):
+                assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
+                harmless.append(name)
+            else:
+                assert str(found).isprintable(), name
+    assert harmless == ["two folders"]
+    record_property("tried", tried)
+    record_property("harmless", len(harmless))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("legacy", [False, True])
+def test_damaged_modules_give_an_error_or_tensors(tmp_path, legacy, record_property):
+    """A checkpoint in the layout of contextual similarity, with bytes flipped, cut or added anywhere."""
+    network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    original_layouts.save_contextual(tmp_path / "whole.pt", network, legacy)
+    path = tmp_path / "a.pt"
+
+    def check(content):
+        path.write_bytes(content)
+        with only_below(tmp_path):
+            found = answer(read_tensors, path, "Weights")
+        if not isinstance(found, UserError):
+            assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
+
+    run(40, damaged((tmp_path / "whole.pt").read_bytes()), record_property, check)
 
 
 def test_no_code_of_an_array_is_run(tmp_path):

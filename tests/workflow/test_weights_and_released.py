@@ -8,8 +8,12 @@ import zipfile
 
 import pytest
 import torch
+import yaml
+from safetensors import safe_open
 
 from recheck.models.bn_inception import BNInception
+from support import original_layouts
+from support.datasets import miniatures
 from support.project import Project, small_study
 from support.services.servers import serving
 from support.small_net import SmallNet
@@ -163,3 +167,77 @@ def test_released_checkpoints_are_marked_in_the_table(released, tmp_path):
     more = released.planned("--config", "seeds=[0,1,2]", "--", table.replace("letters", "letters_selected_seeds_0_1_2"))
     assert "convert" not in more and more["train"] == 2, "released checkpoints have no seeds"
     released.succeed("--cores", "2", "results/letters/figures/glyphs_curves.png")
+
+
+def give_by_hand(project, name, tree, expected, lists=None):
+    """A miniature of a benchmark in the drop folder, and its real YAML with the checksums of the miniature."""
+    dataset = yaml.safe_load(project.read(f"config/datasets/{name}.yaml"))
+    dataset["expected"] = expected
+    archives = miniatures.make_archives(name, tree, project.path(f"resources/drop/{name}"))
+    for entry, archive in zip(dataset["files"], archives, strict=True):
+        for key in ("size", "md5", "sha256"):
+            entry.pop(key, None)
+        entry |= {"sha256": hashlib.sha256(archive.read_bytes()).hexdigest(), "from": [{"manual": "ask"}]}
+    for role, content in (lists or {}).items():
+        blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+        dataset["split_lists"][role] |= {"git_blob": blob, "from": [{"url": "http://127.0.0.1:9/gone"}]}
+    project.write(f"config/datasets/{name}.yaml", yaml.safe_dump(dataset, sort_keys=False))
+
+
+def test_the_authors_contextual_checkpoints_and_their_split(tmp_path):
+    """Pickled networks in the original layout, on miniatures: with a generated split, then with the authors' lists."""
+    project = Project.create(tmp_path / "project", classes=2, per_class=1)
+    planned = project.planned("contextual_released")
+    jobs = {"fetch_released": 5, "convert": 5, "embed": 5, "evaluate_epochs": 5, "table": 5, "fetch_lists": 1}
+    assert {job: planned.get(job) for job in (*jobs, "train")} == {**jobs, "train": None}
+
+    trees = {name: getattr(miniatures, f"make_{name}")(tmp_path / name) for name in ("cub200", "inat_mini")}
+    chosen = {"train": (0, 1, 4), "test": (2, 3)}  # species; the generated split has others
+    folders = {int(path.name[:5]): path for path in (trees["inat_mini"] / "train_mini").iterdir()}
+    lists = {
+        role: "".join(
+            f"{path.parent.name}/{path.name},{int(species > 2)},{species}\n"
+            for species in members
+            for path in sorted(folders[species].iterdir())
+        ).encode()
+        for role, members in chosen.items()
+    }
+    give_by_hand(project, "cub200", trees["cub200"], {"images": 12})
+    give_by_hand(project, "inat_mini", trees["inat_mini"], {"images": 15}, lists)
+    drop = "resources/drop/released/contextual_released/{}/hybrid_released/{}.pt"
+    networks = {
+        "cub200": original_layouts.contextual_network(True),
+        "inat_mini": original_layouts.contextual_network(False),
+    }
+    original_layouts.save_contextual(project.path(drop.format("cub200", "CUB_hybrid_lam_0.4")), networks["cub200"])
+    original_layouts.save_contextual(
+        project.path(drop.format("inat_mini", "iNat_hybrid")), torch.nn.DataParallel(networks["inat_mini"])
+    )
+    tables = {name: f"results/contextual_released/{name}/table.md" for name in networks}
+    project.succeed("--cores", "2", *tables.values())
+    text = project.read(tables["cub200"])
+    row = next(line for line in text.splitlines() if "(released, best on test)" in line)
+    assert "68.97" in row and "resnet50 (released weights)" in text
+    run = "results/contextual_released/cub200/hybrid_released/seed0/fold0"
+    record = json.loads(project.read(f"{run}/run.json"))
+    assert record["released"]["layout"] == "contextual" and record["best_epoch"] is None
+    with safe_open(project.path(f"{run}/model.safetensors"), framework="pt") as model:
+        assert torch.equal(model.get_tensor("head.weight"), networks["cub200"].remap.weight)
+    assert "Split: generated here, because the authors' lists could not be fetched." in project.read(
+        tables["inat_mini"]
+    )
+
+    split = json.loads(project.read("results/contextual_released/inat_mini/split.json"))
+    assert split["lists"] is False
+    for role, content in lists.items():
+        project.path(f"resources/drop/inat_mini/{role}.txt").write_bytes(content)
+    planned = project.planned(tables["inat_mini"])
+    assert planned["fetch_lists"] == planned["split"] == planned["embed"] == 1 and "pack" not in planned
+    project.succeed("--cores", "2", tables["inat_mini"])
+    assert "Split: the authors' published lists." in project.read(tables["inat_mini"])
+    images = list(csv.DictReader(project.read("resources/datasets/inat_mini/images.csv").splitlines()))
+    fold = json.loads(project.read("results/contextual_released/inat_mini/split.json"))["folds"][0]
+    assert {role: {int(images[image]["label"]) for image in members} for role, members in fold.items()} == {
+        role: set(species) for role, species in chosen.items()
+    }
+    assert project.planned(tables["inat_mini"]) == {}

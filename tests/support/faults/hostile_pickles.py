@@ -62,6 +62,9 @@ def calls(place: Path) -> dict[str, bytes]:
         "subprocess": call("subprocess", "check_output", b"(" + text("touch") + path + b"l"),
         "import": call("importlib", "import_module", text("antigravity")),
         "getattr": call("builtins", "getattr", name("os", "path"), text("join")),
+        "call of getattr": call("builtins", "getattr", name("torch.serialization", "os"), text("system"))
+        + command
+        + b"\x85R",
         "runpy": call("runpy", "run_path", path),
         "torch.load": call("torch", "load", path),
         "torch.hub": call("torch.hub", "load", path, path),

@@ -1,19 +1,25 @@
 """Released checkpoints: found at any depth, one pair per fold, and converted without changing their embeddings."""
 
+import copy
 import io
+import json
 import zipfile
 
 import pytest
 import torch
 
+from recheck.data import hosts
+from recheck.data import released as released_files
 from recheck.data.download import Patience
 from recheck.data.released import collect, pairs
 from recheck.errors import UserError
 from recheck.models.bn_inception import BNInception
 from recheck.models.embedding import EmbeddingModel
-from recheck.models.released import convert_mlrc
+from recheck.models.released import CONVERTERS, convert, convert_mlrc
+from recheck.names import LAYOUTS
 from recheck.study import facts
 from recheck.study.published import load_published, scoped
+from support import original_layouts
 from support.project import ROOT
 from support.services.servers import Answer, serving
 from support.studies import own_study, shipped
@@ -129,6 +135,103 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch):
             archive.writestr(name, bytes(2000))
     with pytest.raises(UserError, match=r"trunk_best14\.pth' has 2,000 bytes, expected a checkpoint of at most 1,000"):
         collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path)
+
+
+def zipped(path, names, content="x"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, f"{content} {name}")
+
+
+def test_the_suffix_of_an_archive_may_be_in_capitals(tmp_path):
+    zipped(tmp_path / "drop/A.ZIP", names(0, folds=1))
+    record = collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path / "drop")
+    assert (tmp_path / "to" / record["folds"][0]["trunk"]["file"]).read_text() == f"x {names(0, folds=1)[0]}"
+
+
+def test_two_archives_with_the_same_files_are_not_mixed(tmp_path):
+    drop = tmp_path / "drop"
+    zipped(drop / "a.zip", [*names(0, folds=1), "log.csv"], "old")
+    zipped(drop / "b.zip", [names(0, folds=1)[1], "log.csv"], "new")
+    with pytest.raises(UserError, match=r"a\.zip and .*b\.zip both contain 'Test50.*embedder_best14\.pth': keep one"):
+        collect({"layout": "mlrc"}, 1, tmp_path / "to", drop)
+    zipped(drop / "b.zip", ["log.csv"])
+    assert len(collect({"layout": "mlrc"}, 1, tmp_path / "to", drop)["folds"]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path):
+    zipped(tmp_path / "drop/a.zip", [*names(0, folds=1), names(0, folds=1)[0]])
+    with pytest.raises(UserError, match=r"a\.zip contains two files 'Test50.*trunk_best14\.pth': keep one of them"):
+        collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path / "drop")
+
+
+def test_numbers_that_no_program_writes_are_no_epochs_and_no_folds():
+    huge = "9" * 5000
+    odd = [*names(0, huge), *names(huge), *(name.replace("14", "\u0661\u0664") for name in names(0))]
+    assert pairs(odd, 4) == {}
+    assert pairs([*odd, *names(0)], 4)[0].epoch == 14
+
+
+def test_a_hostile_name_does_not_spoil_the_message(tmp_path):
+    zipped(tmp_path / "drop/a.zip", ["\x1b[31m" + "x" * 3000 + ".pth"])
+    with pytest.raises(UserError) as caught:
+        collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path / "drop")
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
+
+
+CONTEXTUAL = {"layout": "contextual", "github_release": "some/body@v1", "file": "CUB_*.pt"}
+NAME = "CUB_hybrid_lam_0.4_gamma_0.1_807278.99.pt"
+
+
+def test_a_single_dropped_checkpoint_may_have_any_name(tmp_path):
+    drop_files(tmp_path / "drop", ["deep/theirs.pth", "readme.txt"])
+    record = collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop")
+    assert record["folds"][0]["epoch"] is None and record["folds"][0]["model"]["found"] == "deep/theirs.pth"
+    drop_files(tmp_path / "drop", [NAME])
+    assert collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop")["folds"][0]["model"]["found"] == NAME
+    drop_files(tmp_path / "drop", [f"other/{NAME}"])
+    with pytest.raises(UserError, match=r"Several files can be the checkpoint: .*CUB.*, .*CUB.* Keep one of them"):
+        collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop")
+
+
+def give_release(server, *names):
+    assets = [
+        {"id": number, "name": name, "size": len(name), "browser_download_url": server.give(f"/{name}", name.encode())}
+        for number, name in enumerate(names)
+    ]
+    server.give("/repos/some/body/releases/tags/v1", json.dumps({"assets": assets}).encode())
+
+
+def test_the_checkpoint_of_a_dataset_is_fetched_from_a_release(tmp_path, server, monkeypatch):
+    monkeypatch.setattr(hosts, "GITHUB", server.url.rstrip("/"))
+    give_release(server, NAME, "Cars_hybrid.pt", "CUB_hybrid.txt")
+    record = collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop", QUICK)
+    assert (tmp_path / "to" / record["folds"][0]["model"]["file"]).read_text() == NAME
+    with pytest.raises(UserError) as caught:
+        collect({**CONTEXTUAL, "file": "SOP_*"}, 1, tmp_path / "to", tmp_path / "drop", QUICK)
+    assert "Missing the checkpoint, a .pt file (found: CUB_hybrid" in str(caught.value)
+    assert "download https://github.com/some/body/releases/tag/v1 in a browser and put this file" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Answer(b"", 404), "the server answered 404"),
+        (Answer(b"", 403), "the server answered 403"),
+        (Answer(b"[]"), "GitHub's list of the release cannot be read"),
+        (Answer(b"["), "GitHub's list of the release cannot be read"),
+        (Answer(b'{"assets": [{"name": "a"}]}'), "GitHub's list of the release cannot be read"),
+        (Answer(b"[" * 100_000), "GitHub's list of the release cannot be read"),
+    ],
+)
+def test_a_release_that_cannot_be_listed(tmp_path, server, monkeypatch, answer, sentence):
+    monkeypatch.setattr(hosts, "GITHUB", server.url.rstrip("/"))
+    server.give("/repos/some/body/releases/tags/v1", answer)
+    with pytest.raises(UserError) as caught:
+        collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop", QUICK)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.fixture
@@ -326,6 +429,130 @@ def test_a_prefix_that_makes_two_names_one_is_refused(tmp_path, trunk, layer):
     change(files[1], lambda tensors: tensors.update({"module.net.0.bias": tensors["net.0.bias"]}))
     with pytest.raises(UserError, match=r"contain both 'module\.net\.0\.bias' and 'net\.0\.bias', so it is unclear"):
         convert_mlrc(SPEC, *files)
+
+
+def test_every_layout_can_be_fetched_converted_and_marked():
+    assert set(released_files.LAYOUTS) == set(CONVERTERS) == set(LAYOUTS)
+
+
+@pytest.fixture(scope="module", params=["cub200", "sop"])
+def dataset(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def theirs(dataset):
+    return original_layouts.contextual_network(norm=dataset == "cub200")
+
+
+def spec_of(dataset):
+    return shipped("contextual_released").run(dataset, "hybrid_released").training["model"]
+
+
+@pytest.mark.filterwarnings("ignore:Couldn't retrieve source code")
+@pytest.mark.parametrize(("wrap", "legacy"), [(lambda network: network, False), (torch.nn.DataParallel, True)])
+def test_a_contextual_checkpoint_embeds_as_the_authors_network_does(tmp_path, dataset, theirs, wrap, legacy):
+    original_layouts.save_contextual(tmp_path / "a.pt", wrap(theirs), legacy)
+    model = EmbeddingModel(spec_of(dataset), load_weights=False).eval()
+    model.load_state_dict(convert("contextual", spec_of(dataset), {"model": tmp_path / "a.pt"}))
+    images = torch.randint(0, 256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    with torch.inference_mode():
+        found = model(images)
+    expected = original_layouts.embed(theirs, (images / 255 - mean) / std)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert (expected[0] - expected[1]).abs().max() > 1e-3
+
+
+def set_nan(network):
+    with torch.no_grad():
+        network.backbone.layer4[2].bn3.bias[0] = torch.nan
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda network: setattr(network.backbone, "avgpool", torch.nn.MaxPool2d(7)),
+            "have the pooling MaxPool2d, expected",
+        ),
+        (lambda network: delattr(network, "remap"), "must have a module 'remap', found backbone"),
+        (
+            lambda network: setattr(network, "remap", torch.nn.Linear(2048, 64)),
+            "'weight' must have shape (512, 2048), found",
+        ),
+        (lambda network: setattr(network, "extra", torch.nn.Linear(2, 2)), "it has no tensor 'extra.weight'"),
+        (lambda network: setattr(network.backbone, "fc", torch.nn.Linear(2, 2)), "it has no tensor 'fc.weight'"),
+        (set_nan, "'layer4.2.bn3.bias' contains NaN or infinite values"),
+    ],
+)
+def test_a_contextual_checkpoint_that_does_not_fit_is_refused(tmp_path, dataset, theirs, change, sentence):
+    network = copy.deepcopy(theirs)
+    change(network)
+    original_layouts.save_contextual(tmp_path / "a.pt", network)
+    with pytest.raises(UserError) as caught:
+        convert("contextual", spec_of(dataset), {"model": tmp_path / "a.pt"})
+    assert sentence in str(caught.value) and "use the checkpoint of this dataset" in str(caught.value) + "remap"
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_of_another_dataset_is_refused_although_its_tensors_fit(tmp_path, dataset, theirs):
+    original_layouts.save_contextual(tmp_path / "a.pt", theirs)
+    other = {"cub200": "sop", "sop": "cub200"}[dataset]
+    with pytest.raises(UserError, match=r"have the pooling Adaptive(Max|Avg)Pool2d, expected Adaptive"):
+        convert("contextual", spec_of(other), {"model": tmp_path / "a.pt"})
+    theirs = copy.deepcopy(theirs)
+    theirs.backbone.avgpool = torch.nn.AdaptiveMaxPool2d(1) if other == "cub200" else torch.nn.AdaptiveAvgPool2d(1)
+    original_layouts.save_contextual(tmp_path / "a.pt", theirs)
+    with pytest.raises(UserError, match=r"have (no|a) layer norm 'standardize', but 'model\.head' is"):
+        convert("contextual", spec_of(other), {"model": tmp_path / "a.pt"})
+
+
+@pytest.mark.parametrize("content", [{"a": torch.ones(1)}, ([0.5], None), (), 3])
+def test_a_file_without_a_network_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "a.pt")
+    with pytest.raises(UserError, match="must be a tuple that starts with a pickled network"):
+        convert("contextual", spec_of("sop"), {"model": tmp_path / "a.pt"})
+
+
+def test_the_contextual_study_evaluates_under_the_rules_of_contextual_256():
+    """Only training differs: images, network and metrics are the same."""
+    study, trained = shipped("contextual_released"), shipped("contextual_256")
+    assert study.datasets == trained.datasets == ("cub200", "cars196", "sop", "inat_mini", "inshop")
+    for name in study.datasets:
+        run, peer = study.run(name, "hybrid_released"), trained.run(name, "hybrid")
+        assert facts.label(study, "hybrid_released") == f"{trained.rows['hybrid'].label} (released, best on test)"
+        assert run.settings["released"]["github_release"].endswith("@v1.0.0") and run.members == 1
+        for key in ("split", "precision"):
+            assert run.settings[key] == peer.settings[key]
+        for key in ("pooling", "head", "batch_norm"):
+            assert run.settings["model"].get(key) == peer.settings["model"].get(key)
+        for key in ("resize", "eval"):
+            assert run.settings["transforms"].get(key) == peer.settings["transforms"].get(key)
+        for key in ("metrics", "table"):
+            assert run.settings["evaluation"][key] == peer.settings["evaluation"][key]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("name: resnet50", "name: bn_inception", "need the backbone resnet50, the head Linear or LayerNormLinear"),
+        ("head: {class: Linear, dim: 512, normalise: 1e-12}", "head: {class: Identity}", "need the backbone resnet50"),
+        ("pooling: {class: Max}", "pooling: {class: GeM}", "and the pooling Average or Max"),
+        (
+            "scheme: class_halves",
+            "scheme: class_disjoint_folds, folds: 4",
+            "are single models, but the split has 4 folds",
+        ),
+        ("contextual-similarity@v1.0.0", "contextual-similarity", "github_release"),
+    ],
+)
+def test_a_mistake_in_a_contextual_row_is_one_sentence(tmp_path, old, new, sentence):
+    text = (ROOT / "config/studies/contextual_released.yaml").read_text(encoding="utf-8")
+    assert old in text
+    with pytest.raises(UserError) as caught:
+        own_study(tmp_path, text.replace(old, new, 1))
+    assert sentence in str(caught.value) and "mine.yaml" in str(caught.value)
 
 
 @pytest.fixture

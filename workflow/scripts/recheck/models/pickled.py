@@ -39,6 +39,8 @@ CALLS = {
     *SETS,
     *((module, name) for module in BUILTIN for name in ("bytearray", "bytes", "complex", "list", "tuple", "slice")),
     *((module, name) for module in BUILTIN for name in ("object", "range", "xrange", "int", "float", "bool", "str")),
+    # a module's attribute may be a function such as torch.relu, which pickle stores as a call of getattr
+    *((module, "getattr") for module in BUILTIN),
     ("_codecs", "encode"),
     ("collections", "deque"),
     ("datetime", "datetime"),
