@@ -139,7 +139,7 @@ def collect(
             place = folder / f"fold{fold}" / ("dropped" if fold in dropped else online[path].identifier)
             target = place / PurePosixPath(path).name
             if fold in dropped:
-                _take(by_hand[path], path, target)
+                _take(_only(by_hand[path], path), path, target)
             else:
                 known = {"size": online[path].size} if online[path].size else {}
                 fetch({"path": path, "from": [online[path].source], **known}, target, patience=patience)
@@ -173,19 +173,24 @@ def _page(released: Mapping[str, Any]) -> str:
     return ""
 
 
-def _dropped(drop: Path) -> dict[str, Path]:
-    """Dropped files: path below the drop folder, or name inside a dropped zip archive → file or archive."""
-    files: dict[str, Path] = {}
+def _dropped(drop: Path) -> dict[str, list[Path]]:
+    """Dropped files: path below the drop folder, or name inside a dropped zip archive → files or archives with it."""
+    files: dict[str, list[Path]] = {}
     for path in sorted(drop.rglob("[!.]*")) if drop.is_dir() else []:
         if not path.is_file():
             continue
         names = _names_in(path) if _is_zip(path) else [path.relative_to(drop).as_posix()]
         for name in names:
-            if name in files and PurePosixPath(name).suffix.lower() in SUFFIXES:
-                both = f"{files[name]} and {path} both contain" if files[name] != path else f"{path} contains two files"
-                raise UserError(f"{both} '{_short(name)}': keep one of them.")
-            files[name] = path
+            files.setdefault(name, []).append(path)
     return files
+
+
+def _only(sources: list[Path], name: str) -> Path:
+    """The only file or archive that has the name; refuses to choose between several."""
+    if len(sources) > 1:
+        places = " and ".join(map(str, dict.fromkeys(sources)))
+        raise UserError(f"'{_short(name)}' is in {places} {len(sources)} times, expected once: keep one of them.")
+    return sources[0]
 
 
 def _is_zip(path: Path) -> bool:

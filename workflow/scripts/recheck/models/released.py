@@ -62,7 +62,9 @@ def convert_contextual(spec: dict[str, Any], model: Path) -> dict[str, torch.Ten
     backbone, remap, norm = (parts.get(name) for name in ("backbone", "remap", "standardize"))
     for name, child in (("backbone", backbone), ("remap", remap)):
         if not pickled_module.is_module(child):
-            raise UserError(f"{what} must have a module '{name}', found {', '.join(map(shown, parts)) or 'none'}.")
+            raise UserError(
+                f"{what} must have a module '{name}', found {', '.join(map(shown, parts)) or 'none'}: {REMEDY}."
+            )
     _check_modules(spec, backbone, norm, what)
     tensors = module_tensors(network, model, WHAT)
     converted = EmbeddingModel(spec, load_weights=False)
