@@ -26,7 +26,7 @@ from recheck.report import toy
 from recheck.training.checkpoint import StateFile
 from support import original_layouts
 from support.faults import hostile_pickles
-from support.faults.fuzz import MORE, answer, damaged, fuzz, only_below
+from support.faults.fuzz import MORE, Outcomes, answer, damaged, fuzz, only_below
 
 SPEC = {"backbone": {"name": "support.small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 4}}
 DATA = {"split": "s", "pixels": "p"}
@@ -284,50 +284,80 @@ CONTEXTUAL = {
 }
 
 
+def harmless(exploded):
+    """Whether the result is one printable sentence or tensors, and no code was run."""
+
+    def right(result):
+        return not exploded.exists() and (
+            str(result).isprintable()
+            if isinstance(result, UserError)
+            else all(isinstance(tensor, torch.Tensor) for tensor in result.values())
+        )
+
+    return right
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_no_hostile_file_is_run_or_used(tmp_path, record_property):
-    """Each file is refused with one sentence, and the few that are harmless give tensors."""
-    exploded, tried, harmless = tmp_path / "exploded", 0, []
+    """Each file is refused with one sentence; the only harmless one gives its tensors."""
+    exploded, path, outcomes = tmp_path / "exploded", tmp_path / "a.pt", Outcomes("checkpoints")
     readers = (
-        lambda path: read_tensors(path, "Weights"),
-        lambda path: convert("contextual", CONTEXTUAL, {"model": path}),
+        lambda: read_tensors(path, "Weights"),
+        lambda: convert("contextual", CONTEXTUAL, {"model": path}),
     )
     for name, content in hostile_pickles.files(exploded):
-        if not MORE and any(word in name for word in SLOW):
-            continue
-        path = tmp_path / "a.pt"
-        path.write_bytes(content)
-        for reader in readers:
-            tried += 1
-            with only_below(tmp_path):
-                found = answer(reader, path)
-            assert not exploded.exists(), name
-            if not isinstance(found, UserError):
-                assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
-                harmless.append(name)
-            else:
-                assert str(found).isprintable(), name
-    assert harmless == ["two folders"]
-    record_property("tried", tried)
-    record_property("harmless", len(harmless))
+        if MORE or not any(word in name for word in SLOW):
+            path.write_bytes(content)
+            for reader in readers:
+                with only_below(tmp_path):
+                    outcomes.add(name, reader, harmless(exploded))
+    assert outcomes.harmless == 1
+    outcomes.record(record_property)
+
+
+FRAGMENTS = [
+    *(bytes([opcode]) for opcode in b"().0125NR}]abdelostu2\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x92\x93\x94Qq"),
+    b"q\x00", b"h\x00", b"q\x01", b"h\x01", b"K\x01", b"K\x04", b"M\x01\x01", b"J\xff\xff\xff\xff",
+    hostile_pickles.text("a"), hostile_pickles.text("storage"), hostile_pickles.text("_modules"),
+    hostile_pickles.text("_parameters"), hostile_pickles.name("torch", "FloatStorage"),
+    hostile_pickles.name("torch._utils", "_rebuild_tensor_v2"), hostile_pickles.name("torch.nn", "Module"),
+    hostile_pickles.name("collections", "OrderedDict"), hostile_pickles.name("copyreg", "_reconstructor"),
+    hostile_pickles.storage(), hostile_pickles.tensor(), hostile_pickles.table(("a", hostile_pickles.tensor())),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_random_pickles_are_refused_or_harmless(tmp_path, record_property):
+    """Opcodes, tensors, modules and calls in any order, in both formats."""
+    exploded, path, outcomes = tmp_path / "exploded", tmp_path / "a.pt", Outcomes("checkpoints")
+    pieces = [*FRAGMENTS, *hostile_pickles.calls(exploded).values()]
+    forms = st.sampled_from([hostile_pickles.in_zip, hostile_pickles.in_legacy])
+
+    def check(example):
+        form, body = example
+        path.write_bytes(form(b"".join(body)))
+        with only_below(tmp_path):
+            outcomes.add(str(body), lambda: read_tensors(path, "Weights"), harmless(exploded))
+
+    run(60, st.tuples(forms, st.lists(st.sampled_from(pieces), max_size=12)), lambda *counted: None, check)
+    outcomes.record(record_property)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("legacy", [False, True])
-def test_damaged_modules_give_an_error_or_tensors(tmp_path, legacy, record_property):
+def test_damaged_modules_are_refused_or_harmless(tmp_path, legacy, record_property):
     """A checkpoint in the layout of contextual similarity, with bytes flipped, cut or added anywhere."""
+    exploded, path, outcomes = tmp_path / "exploded", tmp_path / "a.pt", Outcomes("checkpoints")
     network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     original_layouts.save_contextual(tmp_path / "whole.pt", network, legacy)
-    path = tmp_path / "a.pt"
 
     def check(content):
         path.write_bytes(content)
         with only_below(tmp_path):
-            found = answer(read_tensors, path, "Weights")
-        if not isinstance(found, UserError):
-            assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
+            outcomes.add("damaged", lambda: read_tensors(path, "Weights"), harmless(exploded))
 
-    run(40, damaged((tmp_path / "whole.pt").read_bytes()), record_property, check)
+    run(40, damaged((tmp_path / "whole.pt").read_bytes()), lambda *counted: None, check)
+    outcomes.record(record_property)
 
 
 def test_no_code_of_an_array_is_run(tmp_path):
