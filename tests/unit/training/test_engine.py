@@ -40,6 +40,29 @@ def test_a_stopped_run_resumes_bit_identically(data, tmp_path, undisturbed, step
     same(make_run(data, tmp_path).train(), undisturbed)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.clear(),
+        lambda state: state["parts"]["model"].popitem(),
+        lambda state: state["parts"]["model"].update({"head.bias": torch.ones(3)}),
+        lambda state: state["optimisers"].update(head={}),
+        lambda state: state.update(position={"odd": 1}),
+    ],
+)
+def test_an_intact_state_that_does_not_fit_is_refused_in_one_sentence(data, tmp_path, change):
+    with pytest.raises(Interrupted):
+        make_run(data, tmp_path, stop=StopAfter(2)).train()
+    run = make_run(data, tmp_path)
+    state = run.state_file.load()
+    change(state)
+    run.state_file.save(state)
+    with pytest.raises(
+        UserError, match=r"The state in .*state does not fit this run: delete this folder and run again"
+    ):
+        run.train()
+
+
 class Impatient(SmallNet):
     """A backbone that receives TERM while it embeds the images of an evaluation."""
 

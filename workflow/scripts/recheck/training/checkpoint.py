@@ -4,14 +4,17 @@ The file holds the SHA-256 of its payload, then the payload. The previous state 
 middle of a write costs one save, never the run.
 """
 
+import contextlib
 import hashlib
 import io
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 
+from recheck.errors import UserError
 from recheck.files import atomic
 
 log = logging.getLogger("recheck")
@@ -71,6 +74,18 @@ class StateFile:
                 return stored["state"]
             log.warning("%s belongs to a run with other settings or data. Ignoring it.", path)
         return None
+
+    @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Turn the errors of a state that is intact but does not fit the run into one sentence."""
+        try:
+            yield
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise UserError(
+                f"The state in {self.folder} does not fit this run: delete this folder and run again, from the start."
+            ) from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -177,7 +177,8 @@ class Run:
         return self.schedule.get("steps_per_epoch") or len(self._draw_pass(self.position.epoch))
 
     def train(self) -> Outcome:
-        self._resume()
+        with self.state_file.refusing():
+            self._resume()
         events = Events(self.events_folder, len(self.position.history))
         try:
             if not self.position.history:
