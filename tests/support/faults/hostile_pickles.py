@@ -47,6 +47,18 @@ def tensor(
     return called + b"(" + (values or storage()) + offset + shape + stride + b"\x89" + hooks + b"tR"
 
 
+def module(**state: bytes) -> bytes:
+    """A pickled module with this state."""
+    empty = {"_parameters": b"}", "_buffers": b"}", "_modules": b"}"}
+    return name("torch.nn", "Module") + b")\x81" + table(*{**empty, **state}.items()) + b"b"
+
+
+def beside(body: bytes) -> bytes:
+    """A tuple of a module with a tensor, the body, and the module once more, with the body as an attribute."""
+    attributes = {"_parameters": table(("w", tensor())), "attribute": body}
+    return b"(" + module(_parameters=attributes["_parameters"]) + body + module(**attributes) + b"0t"
+
+
 def calls(place: Path) -> dict[str, bytes]:
     """Pickles that would run code in Python's unpickler."""
     path = text(str(place))
@@ -214,6 +226,8 @@ FORMATS: dict[str, Callable[[bytes], bytes]] = {
     "bare": lambda body: PROTO + body + STOP,
     "weight": lambda body: in_zip(table(("a", body))),
     "legacy weight": lambda body: in_legacy(table(("a", body))),
+    "beside": lambda body: in_zip(beside(body)),
+    "legacy beside": lambda body: in_legacy(beside(body)),
 }
 
 

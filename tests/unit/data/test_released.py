@@ -185,6 +185,15 @@ def test_a_hostile_name_does_not_spoil_the_message(tmp_path):
     assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_with_an_unusual_compression_is_refused(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w", method) as archive:
+        for name in names(0, folds=1):
+            archive.writestr(name, bytes(2000))
+    with pytest.raises(UserError, match=r"trunk_best14\.pth' must be stored or deflated, found another compression"):
+        collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path)
+
+
 CONTEXTUAL = {"layout": "contextual", "github_release": "some/body@v1", "file": "CUB_*.pt"}
 NAME = "CUB_hybrid_lam_0.4_gamma_0.1_807278.99.pt"
 

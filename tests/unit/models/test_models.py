@@ -259,7 +259,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path, source):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
         harmful = name.startswith("harmful")
-        sentence = "cannot be read: the file " + (r"names 'builtins\.exec'" if harmful else "is damaged")
+        sentence = "cannot be read: the file " + (r"names '.*\.exec'" if harmful else "is damaged")
         with pytest.raises(UserError, match=f"{name}' {sentence}") as caught:
             load_weights(tmp_path / name)
         assert "\n" not in str(caught.value)

@@ -151,13 +151,6 @@ def test_odd_names_do_not_spoil_the_message(tmp_path):
     assert str(caught.value).isprintable() and len(str(caught.value)) < 500 + len(str(tmp_path))
 
 
-def module(**state: bytes) -> bytes:
-    """A pickled module with this state."""
-    empty = {"_parameters": b"}", "_buffers": b"}", "_modules": b"}"}
-    pairs = ((name, value) for name, value in {**empty, **state}.items())
-    return hostile_pickles.name("torch.nn", "Module") + b")\x81" + hostile_pickles.table(*pairs) + b"b"
-
-
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
@@ -170,15 +163,22 @@ def module(**state: bytes) -> bytes:
             "has too many modules, or modules that contain each other",
         ),
         (
-            module(_parameters=hostile_pickles.table(("w", hostile_pickles.tensor())))
+            hostile_pickles.module(_parameters=hostile_pickles.table(("w", hostile_pickles.tensor())))
             + b"q\x00"
             + b"".join(
-                module(_modules=hostile_pickles.table(("a", b"h\x00"), ("b", b"h\x00"))) + b"q\x00" for _ in range(60)
+                hostile_pickles.module(_modules=hostile_pickles.table(("a", b"h\x00"), ("b", b"h\x00"))) + b"q\x00"
+                for _ in range(60)
             ),
             "has too many modules, or modules that contain each other",
         ),
-        (module(_parameters=hostile_pickles.table(("w", b"K\x01"))), "has no tensor at 'w', where a module keeps one"),
-        (module(_modules=hostile_pickles.table(("w", b"K\x01"))), "has no module at 'w', where a module keeps one"),
+        (
+            hostile_pickles.module(_parameters=hostile_pickles.table(("w", b"K\x01"))),
+            "has no tensor at 'w', where a module keeps one",
+        ),
+        (
+            hostile_pickles.module(_modules=hostile_pickles.table(("w", b"K\x01"))),
+            "has no module at 'w', where a module keeps one",
+        ),
     ],
 )
 def test_modules_that_are_none(tmp_path, body, sentence):

@@ -213,7 +213,14 @@ def _take(source: Path, name: str, target: Path) -> None:
         return
     try:
         with zipfile.ZipFile(source) as archive, disk_errors(target):
-            size = archive.getinfo(name).file_size
+            about = archive.getinfo(name)
+            size = about.file_size
+            if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # bzip2 and LZMA can need any amount of memory for a few bytes
+                raise UserError(
+                    f"{source}: '{_short(name)}' must be stored or deflated, found another compression: unpack the "
+                    "archive yourself and drop its files."
+                )
             if size > LARGEST:
                 raise UserError(
                     f"{source}: '{name}' has {size:,} bytes, expected a checkpoint of at most {LARGEST:,}: "
