@@ -192,6 +192,16 @@ def test_a_file_with_other_content_is_refused(tmp_path):
         build_backbone({**spec, "sha256": "0" * 64})
 
 
+@pytest.mark.parametrize("name", ["timm/test_vit", "resnet50"])
+def test_a_whole_module_serves_as_weights(tmp_path, name):
+    """Networks of timm have enumerations as attributes, which are pickled as calls."""
+    torch.manual_seed(0)
+    network = build_backbone({"name": name}).network
+    torch.save({"model": network, "epoch": 3}, tmp_path / "mine.pt")
+    found = build_backbone({"name": name, "weights": str(tmp_path / "mine.pt")}).network.state_dict()
+    assert all(torch.equal(found[key], tensor) for key, tensor in network.state_dict().items())
+
+
 def test_timm_without_a_hub_says_what_to_do(monkeypatch, tmp_path):
     from huggingface_hub import constants
 

@@ -46,10 +46,7 @@ CALLS = {
     ("datetime", "datetime"),
     ("datetime", "timedelta"),
     ("functools", "partial"),
-    ("pathlib", "Path"),
-    ("pathlib", "PosixPath"),
-    ("pathlib", "PurePosixPath"),
-    ("pathlib", "WindowsPath"),
+    *((module, name) for module in ("pathlib", "pathlib._local") for name in ("PosixPath", "WindowsPath")),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
     ("numpy", "dtype"),
     ("torch", "Size"),
@@ -58,6 +55,8 @@ CALLS = {
     ("torch.amp.grad_scaler", "OptState"),
     ("torch.cuda.amp.grad_scaler", "OptState"),
     ("torch.serialization", "_get_layout"),
+    ("timm.layers.format", "Format"),
+    ("torchvision.transforms.functional", "InterpolationMode"),
     *(
         ("torch._utils", f"_rebuild_{name}")
         for name in (

@@ -63,7 +63,7 @@ def convert_contextual(spec: dict[str, Any], model: Path) -> dict[str, torch.Ten
     for name, child in (("backbone", backbone), ("remap", remap)):
         if not pickled_module.is_module(child):
             raise UserError(
-                f"{what} must have a module '{name}', found {', '.join(map(shown, parts)) or 'none'}: {REMEDY}."
+                f"{what} must have a module '{name}', found {', '.join(map(shown, list(parts)[:10])) or 'none'}: {REMEDY}."
             )
     _check_modules(spec, backbone, norm, what)
     tensors = module_tensors(network, model, WHAT)
