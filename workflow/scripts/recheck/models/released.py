@@ -60,11 +60,10 @@ def convert_contextual(spec: dict[str, Any], model: Path) -> dict[str, torch.Ten
     network = pickled_module.unwrapped(network)
     parts = pickled_module.children(network)
     backbone, remap, norm = (parts.get(name) for name in ("backbone", "remap", "standardize"))
+    listed = ", ".join(map(shown, list(parts)[:10])) or "none"
     for name, child in (("backbone", backbone), ("remap", remap)):
         if not pickled_module.is_module(child):
-            raise UserError(
-                f"{what} must have a module '{name}', found {', '.join(map(shown, list(parts)[:10])) or 'none'}: {REMEDY}."
-            )
+            raise UserError(f"{what} must have a module '{name}', found {listed}: {REMEDY}.")
     _check_modules(spec, backbone, norm, what)
     tensors = module_tensors(network, model, WHAT)
     converted = EmbeddingModel(spec, load_weights=False)
