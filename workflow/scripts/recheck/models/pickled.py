@@ -5,9 +5,9 @@ apart, and this module follows them with a stack of plain objects. No module is 
 no function of a file is called, so there is nothing that a hostile file could run:
 
 - A class or function is a ``Global``, two strings. An object is a ``Thing`` that holds its class, arguments and state.
-- The file may only *call* the functions in ``CALLS``, which means that the call is recorded as a ``Thing``. Any other
-  call, and any other name from Python's standard library, is refused.
-- Dictionaries look up texts only. Other keys are kept aside: hashing a tuple of tuples can take for ever.
+- A call of a function in ``CALLS`` is recorded as a ``Thing``. Any other call, and any other name from Python's standard
+  library, is refused.
+- Dictionaries look up texts only. Other keys are kept aside, because hashing a tuple of tuples can take for ever.
 - Every opcode and every copied element counts against ``STEPS``.
 """
 
@@ -68,8 +68,6 @@ CALLS = {
 }  # fmt: skip
 # Names of the standard library that stand in attributes of modules, without being called.
 DATA = {("argparse", "Namespace"), ("types", "SimpleNamespace"), *((module, "type") for module in BUILTIN)}
-
-
 AGAIN = "If you trust its source, load it there and save only its state_dict()"
 
 
@@ -114,15 +112,13 @@ class Table(dict):
 
 
 class Thing:
-    """An object of an unknown class, or a recorded call: its class or function, arguments, state and elements."""
+    """An object of an unknown class, or a recorded call: its class or function, arguments and state."""
 
-    __slots__ = ("arguments", "elements", "kind", "pairs", "state")
+    __slots__ = ("arguments", "kind", "state")
 
     def __init__(self, kind: Global, arguments: Any = ()):
         self.kind, self.arguments = kind, arguments
         self.state: Any = None
-        self.elements: list[Any] = []
-        self.pairs = Table()
 
 
 class Mark:
@@ -284,7 +280,7 @@ class _Machine:
     def _append(self, values: list[Any]) -> None:
         target = self._top()
         if type(target) is Thing:
-            target = target.elements
+            return  # the elements of an unknown kind of list
         if not isinstance(target, list):
             raise Refused("is damaged (its pickle appends to something that is not a list)")
         target.extend(values)
@@ -292,7 +288,7 @@ class _Machine:
     def _set(self, values: list[Any]) -> None:
         target = self._top()
         if type(target) is Thing:
-            target = target.pairs
+            return  # the items of an unknown kind of dictionary
         if type(target) is not Table or len(values) % 2:
             raise Refused("is damaged (its pickle puts an item into something that is not a dictionary)")
         for key, value in zip(values[::2], values[1::2], strict=True):
