@@ -5,8 +5,8 @@ apart, and this module follows them with a stack of plain objects. No module is 
 no function of a file is called, so there is nothing that a hostile file could run:
 
 - A class or function is a ``Global``, two strings. An object is a ``Thing`` that holds its class, arguments and state.
-- A call of a function in ``CALLS`` is recorded as a ``Thing``. Any other call, and any other name from Python's standard
-  library, is refused.
+- A call of a function in ``CALLS`` is recorded as a ``Thing``. Any other call, and any other name from Python's
+  standard library, is refused.
 - Dictionaries look up texts only. Other keys are kept aside, because hashing a tuple of tuples can take for ever.
 - Every opcode and every copied element counts against ``STEPS``.
 """
