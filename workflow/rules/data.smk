@@ -180,9 +180,7 @@ rule index:
             if dataset_of(wildcards.dataset).archives
             else []
         ),
-        tables=lambda wildcards: dataset_of(wildcards.dataset).downloads(
-            dataset_of(wildcards.dataset).tables
-        ),
+        tables=lambda wildcards: dataset_of(wildcards.dataset).downloads(dataset_of(wildcards.dataset).tables),
         parser=lambda wildcards: dataset_of(wildcards.dataset).parser_files,
     output:
         "<resources>/datasets/{dataset}/images.csv",

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from recheck.data.description import dropped_texts, load_dataset
-from recheck.data.download import Patience
 from recheck.data.lists import fetch_lists, read_roles
+from recheck.data.patience import Patience
 from recheck.data.sources import digests
 from recheck.data.splits import make_split
 from recheck.errors import UserError

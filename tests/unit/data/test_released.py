@@ -10,7 +10,7 @@ import torch
 
 from recheck.data import hosts
 from recheck.data import released as released_files
-from recheck.data.download import Patience
+from recheck.data.patience import Patience
 from recheck.data.released import collect, pairs
 from recheck.errors import UserError
 from recheck.models.bn_inception import BNInception

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recheck.data.download import Patience
+from recheck.data.patience import Patience
 from recheck.data.sources import Unavailable, fetch, inside
 from recheck.errors import UserError
 from recheck.files import read_json
