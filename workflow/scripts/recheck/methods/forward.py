@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.functional import dropout
 
 from recheck.errors import UserError
+from recheck.models.precision import at_least_float32
 from recheck.parts import build
 
 
@@ -14,7 +15,7 @@ class Single:
     """One embedding per image."""
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
-        return model(images).float()
+        return at_least_float32(model(images))
 
 
 class InTurns:
@@ -30,7 +31,7 @@ class InTurns:
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         if len(images) % self.parts:
             raise UserError(f"'forward.parts' ({self.parts}) must divide 'sampler.batch' ({len(images)}).")
-        return torch.cat([model(chunk).float() for chunk in images.chunk(self.parts)])
+        return torch.cat([at_least_float32(model(chunk)) for chunk in images.chunk(self.parts)])
 
 
 class MultiView:
@@ -45,7 +46,7 @@ class MultiView:
         self.passes, self.masks, self.dropout = passes, masks, dropout
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
-        embeddings = model(images.repeat(self.passes, 1, 1, 1)).float()
+        embeddings = at_least_float32(model(images.repeat(self.passes, 1, 1, 1)))
         embeddings = embeddings.view(self.passes, 1, len(images), -1).expand(-1, self.masks, -1, -1)
         return dropout(embeddings, self.dropout, training=model.training).flatten(0, 1)
 

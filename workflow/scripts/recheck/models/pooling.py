@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from recheck.models.precision import at_least_float32
 from recheck.parts import build
 
 
@@ -41,8 +42,7 @@ class GeM(nn.Module):
         self.p, self.floor = p, floor
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        wide = features.to(torch.promote_types(features.dtype, torch.float32))
-        return wide.clamp(min=self.floor).pow(self.p).mean(dim=(2, 3)).pow(1 / self.p)
+        return at_least_float32(features).clamp(min=self.floor).pow(self.p).mean(dim=(2, 3)).pow(1 / self.p)
 
 
 def build_pooling(spec: dict[str, Any]) -> nn.Module:

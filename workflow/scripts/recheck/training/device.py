@@ -1,13 +1,14 @@
 """Device and precision of a run."""
 
 import contextlib
+from collections.abc import Iterator
 
 import torch
 
 from recheck.errors import UserError
 from recheck.training.gpus import take_gpu
 
-PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None}
 
 
 def choose_device(name: str) -> torch.device:
@@ -34,3 +35,14 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
     """Context that sets the precision of the forward pass. Losses are computed outside of it, in float32."""
     dtype = PRECISIONS[precision]
     return torch.autocast(device.type, dtype) if dtype else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def parameters_of(precision: str) -> Iterator[None]:
+    """Context in which modules are built: their numbers are float64 if that is the precision, else float32."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if precision == "float64" else torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
