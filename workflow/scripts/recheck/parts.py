@@ -109,6 +109,7 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
     "projector": {"recheck.models.projector": ("LinearProjector",)},
     "optimiser": {
         "recheck.methods.mxnet_adam": ("MXNetAdam",),
+        "recheck.methods.mxnet_sgd": ("MXNetSGD",),
         "torch.optim": _words(
             "ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD SparseAdam"
         ),
@@ -131,7 +132,7 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
     },
 }
 # Arguments whose value is a part of the same kind as the argument's name.
-NESTED = ("distance", "loss", "miner", "reducer")
+NESTED = ("distance", "loss", "lr_schedule", "miner", "reducer")
 
 
 def names(kind: str | None) -> list[str]:

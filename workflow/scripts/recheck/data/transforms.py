@@ -16,7 +16,7 @@ run. The backbones normalise.
 import inspect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from torch.nn.functional import interpolate, pad
 
 from recheck import parts
 from recheck.blame import user_code, wrong_result
+from recheck.data import opencv_resize
 from recheck.errors import UserError, nearest
 
 Step = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
@@ -34,6 +35,8 @@ BY_PILLOW = {"area": "BOX", "lanczos": "LANCZOS"}
 INTERPOLATIONS = (*BY_TORCH, *BY_PILLOW)
 ANY_OF = ("nearest", "bilinear", "bicubic", "area", "lanczos")
 """The choices of ``interpolation: random``."""
+RESAMPLINGS = ("antialiased", "opencv")
+OFFSETS = {"nearest": round, "down": math.floor}
 
 with warnings.catch_warnings():
     # PyTorch warns once per process that a tensor made from a read-only array could be written to
@@ -58,32 +61,47 @@ class Compose:
 
 
 class Resize:
-    """Resize to an exact [height, width], or resize the shorter side and keep the aspect ratio."""
+    """Resize to an exact [height, width], or resize the shorter side and keep the aspect ratio.
 
-    def __init__(self, shorter: int | None = None, exact: list[int] | None = None, interpolation: str = "bilinear"):
+    ``resampling: opencv`` interpolates as OpenCV does, without antialiasing.
+    """
+
+    def __init__(
+        self,
+        shorter: int | None = None,
+        exact: list[int] | None = None,
+        interpolation: str = "bilinear",
+        resampling: str = "antialiased",
+    ):
         if (shorter is None) == (exact is None):
             raise UserError("Transform 'resize' needs exactly one of the keys 'shorter' and 'exact'.")
         self.shorter = None if shorter is None else _whole("resize", "shorter", shorter)
         self.exact = None if exact is None else _pair("resize", "exact", exact, whole=True)
         self.interpolation = _mode("resize", interpolation)
+        self.resampling = _choice("resize", "resampling", resampling, RESAMPLINGS)
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         size = self.exact
         if size is None:
             least = min(pixels.shape[-2:])
             size = [self.shorter * side // least for side in pixels.shape[-2:]]
-        return _resized(pixels, size, self.interpolation)
+        return _resized(pixels, size, self.interpolation, self.resampling)
 
 
 class CenterCrop:
-    """The central square; smaller images are padded with black."""
+    """The central square; smaller images are padded with black.
 
-    def __init__(self, size: int):
+    If the margin is odd, ``offset: nearest`` rounds half of it to the nearest even number, as torchvision does, and
+    ``offset: down`` rounds it down, as MXNet does.
+    """
+
+    def __init__(self, size: int, offset: str = "nearest"):
         self.size = _whole("center_crop", "size", size)
+        self.rounded = OFFSETS[_choice("center_crop", "offset", offset, OFFSETS)]
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         pixels = _padded(pixels, self.size)
-        top, left = (round((side - self.size) / 2) for side in pixels.shape[-2:])
+        top, left = (self.rounded((side - self.size) / 2) for side in pixels.shape[-2:])
         return pixels[:, top : top + self.size, left : left + self.size]
 
 
@@ -102,14 +120,23 @@ class RandomCrop:
 class RandomResizedCrop:
     """A random crop (uniform in area, log-uniform in aspect ratio), resized to a square.
 
-    ``interpolation: random`` draws one of nearest, bilinear, bicubic, area and lanczos for each image.
+    ``interpolation: random`` draws one of nearest, bilinear, bicubic, area and lanczos for each image. ``resampling:
+    opencv`` interpolates as OpenCV does, without antialiasing.
     """
 
-    def __init__(self, size: int, scale: list, ratio: list, interpolation: str = "bilinear"):
+    def __init__(
+        self,
+        size: int,
+        scale: list,
+        ratio: list,
+        interpolation: str = "bilinear",
+        resampling: str = "antialiased",
+    ):
         self.size = [_whole("random_resized_crop", "size", size)] * 2
         self.scale = _pair("random_resized_crop", "scale", scale)
         self.ratio = _pair("random_resized_crop", "ratio", ratio)
         self.interpolation = _mode("random_resized_crop", interpolation, (*INTERPOLATIONS, "random"))
+        self.resampling = _choice("random_resized_crop", "resampling", resampling, RESAMPLINGS)
 
     def box(self, height: int, width: int, generator: torch.Generator) -> tuple[int, int, int, int]:
         """Top, left, height and width of a crop: up to ten random tries, then the largest central one allowed."""
@@ -133,7 +160,7 @@ class RandomResizedCrop:
         mode = self.interpolation
         if mode == "random":
             mode = ANY_OF[_below(len(ANY_OF) - 1, generator)]
-        return _resized(crop, self.size, mode)
+        return _resized(crop, self.size, mode, self.resampling)
 
 
 class _Custom:
@@ -216,9 +243,11 @@ def _padded(pixels: torch.Tensor, size: int) -> torch.Tensor:
     return pad(pixels, (left, right, top, bottom)) if any(missing) else pixels
 
 
-def _resized(pixels: torch.Tensor, size: list[int], mode: str) -> torch.Tensor:
+def _resized(pixels: torch.Tensor, size: list[int], mode: str, resampling: str) -> torch.Tensor:
     if list(pixels.shape[-2:]) == size:
         return pixels
+    if resampling == "opencv":
+        return opencv_resize.resize(pixels, size, mode)
     if mode in BY_PILLOW:
         return _resized_by_pillow(pixels, size, BY_PILLOW[mode])
     smooth = {} if mode == "nearest" else {"align_corners": False, "antialias": True}
@@ -263,6 +292,10 @@ def _pair(step: str, key: str, value: Any, whole: bool = False) -> list:
 
 
 def _mode(step: str, name: str, known: tuple[str, ...] = INTERPOLATIONS) -> str:
+    return _choice(step, "interpolation", name, known)
+
+
+def _choice(step: str, key: str, name: str, known: Collection[str]) -> str:
     if name not in known:
-        raise UserError(f"Unknown interpolation '{name}' of transform '{step}'; {nearest(str(name), known)}.")
+        raise UserError(f"Unknown {key} '{name}' of transform '{step}'; {nearest(str(name), known)}.")
     return name

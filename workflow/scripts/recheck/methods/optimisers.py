@@ -1,5 +1,6 @@
 """One optimiser per module of a run (backbone, head, projector, loss), and their learning-rate schedules."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from recheck.errors import UserError, nearest
 from recheck.parts import build
 
 FACTORS = "lr_factors"
+SCHEDULE = "lr_schedule"
+KEEP = "keep_gradients"
 
 
 def build_optimisers(spec: dict[str, Any], modules: dict[str, nn.Module]) -> dict[str, torch.optim.Optimizer]:
@@ -25,7 +28,7 @@ def build_optimisers(spec: dict[str, Any], modules: dict[str, nn.Module]) -> dic
         if name not in spec:
             raise UserError(f"'optimisers.{name}' is missing, but the {name} has trainable parameters: add it.")
         factors = spec[name].get(FACTORS) or {}
-        settings = {key: value for key, value in spec[name].items() if key != FACTORS}
+        settings = {key: value for key, value in spec[name].items() if key not in (FACTORS, SCHEDULE, KEEP)}
         params = _groups(module, factors, name) if factors else parameters
         optimiser = build(settings, "optimiser", f"{name} optimiser", params=params)
         for group in optimiser.param_groups:
@@ -61,12 +64,35 @@ def _groups(module: nn.Module, factors: dict[str, float], name: str) -> list[dic
 
 
 def build_schedulers(
-    spec: dict[str, Any] | None, optimisers: dict[str, torch.optim.Optimizer]
+    common: dict[str, Any] | None, spec: dict[str, Any], optimisers: dict[str, torch.optim.Optimizer]
 ) -> dict[str, torch.optim.lr_scheduler.LRScheduler]:
-    """One learning-rate schedule per optimiser, stepped after each epoch; empty if the study has none."""
-    if spec is None:
-        return {}
+    """The learning-rate schedules by optimiser, stepped after each epoch; an optimiser with a constant rate has none.
+
+    ``common`` is the study's schedule. ``lr_schedule`` of an entry in ``optimisers`` replaces it.
+    """
+    chosen = {name: spec[name].get(SCHEDULE, common) for name in optimisers}
     return {
-        name: build(spec, "lr_schedule", "learning-rate schedule", optimizer=optimiser)
-        for name, optimiser in optimisers.items()
+        name: build(schedule, "lr_schedule", "learning-rate schedule", optimizer=optimisers[name])
+        for name, schedule in chosen.items()
+        if schedule is not None
     }
+
+
+def keeping_gradients(spec: dict[str, Any], optimisers: Iterable[str]) -> set[str]:
+    """The optimisers whose gradients are never set to zero, so that every step adds to those of all earlier steps."""
+    return {name for name in optimisers if spec[name].get(KEEP, False)}
+
+
+class Together:
+    """Several optimisers that make one step, so that a gradient scaler steps either all of them or none."""
+
+    def __init__(self, optimisers: Iterable[torch.optim.Optimizer]):
+        self.optimisers = list(optimisers)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return [group for optimiser in self.optimisers for group in optimiser.param_groups]
+
+    def step(self) -> None:
+        for optimiser in self.optimisers:
+            optimiser.step()

@@ -18,6 +18,7 @@ from recheck.errors import UserError
 from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
+from recheck.models.batch_norm import track_biased_variance
 from recheck.models.tensors import fit
 from recheck.names import BEST_ON_TEST
 from recheck.parts import takes
@@ -53,6 +54,9 @@ class EmbeddingModel(nn.Module):
         self.input_scale = spec["backbone"].get("input_scale", 1)
         batch_norm = spec.get("batch_norm", "trained")
         self.frozen_batch_norm = batch_norm in FROZEN
+        if spec.get("batch_norm_variance") == "biased":
+            for module in self.batch_norms():
+                track_biased_variance(module)
         if batch_norm == "frozen_affine":
             for module in self.batch_norms():
                 for parameter in module.parameters():
@@ -78,13 +82,20 @@ class EmbeddingModel(nn.Module):
                 module.eval()
         return self
 
+    def train_affine(self) -> None:
+        """Let scales and shifts of batch norm train, even if ``batch_norm`` is ``frozen_affine``."""
+        for module in self.batch_norms():
+            module.requires_grad_(True)
+
     def batch_norms(self) -> Iterator[nn.Module]:
         modules = self.backbone.modules()
         return (module for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         ordered = images.flip(1) if self.bgr else images
-        pixels = ordered.float() if self.input_scale == 1 else ordered.float() * self.input_scale
+        pixels = ordered.to(self.mean.dtype)
+        if self.input_scale != 1:
+            pixels = pixels * self.input_scale
         normalised = ((pixels - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
         with user_code("backbone", self.backbone, images=normalised):
             features = self.backbone(normalised)

@@ -4,17 +4,25 @@ import torch
 from torch import nn
 
 from recheck.models.norm import unit
+from recheck.models.precision import at_least_float32
 
 
 class LinearProjector(nn.Linear):
     """A linear layer without bias, then unit length: the loss sees its output, retrieval uses its input.
 
-    The projector can then overfit to the training classes instead of the embedding.
+    The projector can then overfit to the training classes instead of the embedding. ``full_precision`` computes it
+    outside the mixed precision of the forward pass.
     """
 
-    def __init__(self, features: int, dim: int = 2048):
+    def __init__(self, features: int, dim: int = 2048, full_precision: bool = False):
         super().__init__(features, dim, bias=False)
-        self.dim = dim
+        self.dim, self.full_precision = dim, full_precision
 
     def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
+        if not self.full_precision:
+            return self._projected(embeddings)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return self._projected(at_least_float32(embeddings))
+
+    def _projected(self, embeddings: torch.Tensor) -> torch.Tensor:
         return unit(super().forward(embeddings), 1e-12)

@@ -24,17 +24,18 @@ from recheck.evaluation.search import search_device
 from recheck.evaluation.views import Measure
 from recheck.methods.forward import build_forward
 from recheck.methods.losses import build_loss, build_miner, compute_loss
-from recheck.methods.optimisers import build_optimisers, build_schedulers
+from recheck.methods.optimisers import Together, build_optimisers, build_schedulers, keeping_gradients
 from recheck.methods.relabelling import training_labels
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.passes import draw_pass
 from recheck.models.embedding import LOSS, EmbeddingModel
+from recheck.models.precision import at_least_float32
 from recheck.names import watched_metrics
 from recheck.parts import build
 from recheck.progress import Progress
 from recheck.sanity import Finding
 from recheck.training.checkpoint import StateFile
-from recheck.training.device import PRECISIONS, autocast
+from recheck.training.device import PRECISIONS, autocast, parameters_of
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
 from recheck.training.loading import embed, training_batches
@@ -118,9 +119,10 @@ class Run:
         self.train_labels, self.num_classes = training_labels(configuration.get("relabel"), labels, seed, fold)
 
         seed_everything(derive(seed, fold, "start"))
-        self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
-        if self.trains:
-            self._build_training()
+        with parameters_of(self.precision):
+            self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
+            if self.trains:
+                self._build_training()
         self.best = _copy(self._weights)
         seed_everything(derive(seed, fold, "run"))
 
@@ -151,11 +153,16 @@ class Run:
             "loss": self.loss,
         }
         modules = {name: module for name, module in modules.items() if module is not None}
+        self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
+        if self.warm_up["epochs"] and self.schedule.get("train_affine_after_warm_up"):
+            self.model.train_affine()
         self.backbone_parameters = [weight for weight in self.model.backbone.parameters() if weight.requires_grad]
         self.optimisers = build_optimisers(configuration["optimisers"], modules)
-        self.schedulers = build_schedulers(configuration.get("lr_schedule"), self.optimisers)
+        self.schedulers = build_schedulers(
+            configuration.get("lr_schedule"), configuration["optimisers"], self.optimisers
+        )
+        self.keeping_gradients = keeping_gradients(configuration["optimisers"], self.optimisers)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
-        self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
         if self.warm_up["epochs"] and not set(self.optimisers) - {"backbone"}:
             raise UserError(
                 "'schedule.warm_up' freezes the backbone, but no other module has trainable parameters: remove it."
@@ -246,10 +253,10 @@ class Run:
     def _warm_up(self) -> None:
         """Freeze the backbone's weights in the first epochs; batch norm behaves as in normal training.
 
-        Afterwards the same parameters train as without warm-up. In particular, frozen scales and shifts of batch norm
-        stay frozen (one published program began to train them here by mistake). ``fresh_optimisers`` then clears the
-        optimisers' moments; learning rates follow the schedule. Called before the first step of each epoch, so that a
-        run resumed at the end of an epoch does it too.
+        Afterwards the same parameters train as without warm-up; with ``train_affine_after_warm_up`` also the frozen
+        scales and shifts of batch norm, which one published program begins to train here by mistake.
+        ``fresh_optimisers`` then clears the optimisers' moments; learning rates follow the schedule. Called before the
+        first step of each epoch, so that a run resumed at the end of an epoch does it too.
         """
         for parameter in self.backbone_parameters:
             parameter.requires_grad_(not self._warm)
@@ -265,7 +272,7 @@ class Run:
                 embeddings = self.forward(self.model, pixels)
             if self.projector is not None:
                 with user_code("projector", self.projector, embeddings=embeddings):
-                    embeddings = self.projector(embeddings).float()
+                    embeddings = at_least_float32(self.projector(embeddings))
         loss = compute_loss(self.loss, self.miner, embeddings, labels)
         value = loss.item()
         if not math.isfinite(value):
@@ -274,20 +281,31 @@ class Run:
                 "'optimisers.*.lr' or check the settings of the loss. The last good state is kept in "
                 f"{self.state_file.folder}."
             )
-        for optimiser in self.optimisers.values():
-            optimiser.zero_grad(set_to_none=True)
+        for name, optimiser in self.optimisers.items():
+            if name not in self.keeping_gradients:
+                optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
         self.watch.gradients()
-        for name, optimiser in self.optimisers.items():
-            if name != "backbone" or not self._warm:
-                self.scaler.step(optimiser)
+        stepping = [own for name, own in self.optimisers.items() if name != "backbone" or not self._warm]
+        # one decision for all: an overflow anywhere skips the whole step
+        self.scaler.step(Together(stepping))
         self.scaler.update()
+        self._forget_overflow()
         self.watch.batch(self.train_labels[self._draw_pass(position.drawn_passes)[position.offset]], value)
         position.loss_sum += value
         position.step += 1
         position.step_in_epoch += 1
         position.offset += 1
         return value
+
+    def _forget_overflow(self) -> None:
+        """Clear kept gradients that are not finite: they would otherwise prevent every later step."""
+        if self.scaler.is_enabled():
+            for name in self.keeping_gradients:
+                if not all(
+                    gradient is None or gradient.isfinite().all() for gradient in gradients(self.optimisers[name])
+                ):
+                    self.optimisers[name].zero_grad(set_to_none=True)
 
     def _remaining_batches(self):
         """Batches up to the end of the epoch or of the sampler's pass, whichever is first."""
@@ -430,6 +448,7 @@ class Run:
                 "hidden": {name: hidden_tensors(module) for name, module in self._stateful.items()},
                 "scaler": self.scaler.state_dict(),
                 "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
+                "gradients": {name: gradients(self.optimisers[name]) for name in sorted(self.keeping_gradients)},
                 "schedulers": {name: scheduler.state_dict() for name, scheduler in self.schedulers.items()},
                 "watch": self.watch.state(),
                 "random": random_state(),
@@ -448,12 +467,25 @@ class Run:
         self.scaler.load_state_dict(state["scaler"])
         for name, optimiser in self.optimisers.items():
             optimiser.load_state_dict(state["optimisers"][name])
+        for name in self.keeping_gradients:
+            restore_gradients(self.optimisers[name], state["gradients"][name])
         for name, scheduler in self.schedulers.items():
             scheduler.load_state_dict(state["schedulers"][name])
         if "watch" in state:  # version 0.1 did not watch
             self.watch.resume(state["watch"])
         restore_random_state(state["random"])
         log.info("Resuming at epoch %d, step %d", self.position.epoch, self.position.step)
+
+
+def gradients(optimiser: torch.optim.Optimizer) -> list[torch.Tensor | None]:
+    """Gradients of an optimiser's parameters, in order."""
+    return [parameter.grad for group in optimiser.param_groups for parameter in group["params"]]
+
+
+def restore_gradients(optimiser: torch.optim.Optimizer, stored: list[torch.Tensor | None]) -> None:
+    parameters = (parameter for group in optimiser.param_groups for parameter in group["params"])
+    for parameter, gradient in zip(parameters, stored, strict=True):
+        parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
 
 def hidden_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -1,0 +1,65 @@
+"""SGD whose momentum contains the learning rate."""
+
+import numpy as np
+import pytest
+import torch
+
+from recheck.errors import UserError
+from recheck.methods.mxnet_sgd import MXNetSGD
+
+GRADIENTS = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3)))
+
+
+def walk(optimiser, weight, rates):
+    for rate, gradient in zip(rates, GRADIENTS, strict=True):
+        optimiser.param_groups[0]["lr"] = rate
+        weight.grad = gradient.clone()
+        optimiser.step()
+    return weight.detach()
+
+
+def weight():
+    return torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+
+def test_a_constant_rate_is_torchs_sgd():
+    own, other = weight(), weight()
+    options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+    rates = [0.1] * len(GRADIENTS)
+    ours = walk(MXNetSGD([own], **options), own, rates)
+    torch.testing.assert_close(ours, walk(torch.optim.SGD([other], **options), other, rates), rtol=1e-12, atol=0)
+
+
+def test_momentum_keeps_the_rate_it_was_collected_with():
+    rates = [0.1, 0.1, 0.1, 0.05, 0.05, 0.025]
+    expected, velocity = np.ones(3), np.zeros(3)
+    for rate, gradient in zip(rates, GRADIENTS.numpy(), strict=True):
+        velocity = 0.9 * velocity - rate * gradient
+        expected = expected + velocity
+    own, other = weight(), weight()
+    np.testing.assert_allclose(walk(MXNetSGD([own], lr=1.0, momentum=0.9), own, rates), expected, rtol=1e-12)
+    torchs = walk(torch.optim.SGD([other], lr=1.0, momentum=0.9), other, rates)
+    assert np.abs(torchs.numpy() - expected).max() > 1e-3
+
+
+def test_it_goes_on_where_it_was():
+    own = weight()
+    optimiser, rates = MXNetSGD([own], lr=1.0, momentum=0.9), [0.1, 0.1, 0.1, 0.05, 0.05, 0.025]
+    expected = walk(MXNetSGD([own], lr=1.0, momentum=0.9), own, rates).clone()
+    own = weight()
+    optimiser = MXNetSGD([own], lr=1.0, momentum=0.9)
+    for rate, gradient in zip(rates, GRADIENTS, strict=True):
+        state = optimiser.state_dict()
+        own = torch.nn.Parameter(own.detach().clone())
+        optimiser = MXNetSGD([own], lr=1.0)
+        optimiser.load_state_dict(state)
+        optimiser.param_groups[0]["lr"] = rate
+        own.grad = gradient.clone()
+        optimiser.step()
+    assert torch.equal(own.detach(), expected)
+
+
+@pytest.mark.parametrize("wrong", [{"lr": -1.0}, {"lr": 1.0, "momentum": 1.0}, {"lr": 1.0, "weight_decay": -1.0}])
+def test_values_that_are_wrong(wrong):
+    with pytest.raises(UserError, match="of the optimiser 'MXNetSGD' must be at least 0"):
+        MXNetSGD([weight()], **wrong)

@@ -1,0 +1,46 @@
+"""Stochastic gradient descent as MXNet computes it; the difference matters when the learning rate changes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from recheck.errors import UserError
+
+
+class MXNetSGD(torch.optim.Optimizer):
+    """SGD whose momentum contains the learning rate:
+
+        v ← momentum · v − lr · (gradient + weight_decay · w),    w ← w + v.
+
+    PyTorch's SGD multiplies the momentum with the rate of the current step instead. Both are equal while the rate is
+    constant. After a milestone the momentum collected before it fades here, and drops with the rate there.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.0, weight_decay: float = 0.0):
+        if lr < 0 or weight_decay < 0 or not 0 <= momentum < 1:
+            raise UserError(
+                "'lr' and 'weight_decay' of the optimiser 'MXNetSGD' must be at least 0, and 'momentum' from 0 and "
+                f"below 1, found lr {lr}, weight_decay {weight_decay} and momentum {momentum}."
+            )
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], torch.Tensor] | None = None) -> torch.Tensor | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+    def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["velocity"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+        state["velocity"].mul_(group["momentum"]).sub_(gradient, alpha=group["lr"])
+        parameter.add_(state["velocity"])
