@@ -108,19 +108,15 @@ def test_every_row_can_be_replayed(study, variant, dataset, row, tmp_path):
     first = Replay(start, tmp_path, start.about["data"]["n"] - start.about["data"]["classes"])
     first.train()
     assert np.isfinite(first.losses).all()
-    evaluated = [list(line.values()) for line in map(metrics, first.position.history) if len(line) > 1]
+    lines = [line for line in first.position.history if first.columns[0] in line]
     results = {
         "losses": np.array(first.losses),
         "names": np.array(names),
         "final": np.array([first.summary(name) for name in names]),
         "probe": first.probe(),
-        "evals": np.array(evaluated),
+        "evals": np.array([[line["epoch"], *(line[column] for column in first.columns)] for line in lines]),
     }
     assert results["final"][:, 2].any(), "nothing has moved"
     assert len(results["probe"]) == PROBED
     np.savez(tmp_path / "recorded.npz", **start.arrays | results, meta=json.dumps(start.about))
     check(replay_of(Trajectory.read(tmp_path / "recorded.npz"), tmp_path))
-
-
-def metrics(line):
-    return {key: value for key, value in line.items() if key not in ("step", "loss", "images_per_second")}

@@ -240,12 +240,16 @@ class Replay(Run):
         pixels = torch.from_numpy(np.stack([self.data.images.image(number) for number in numbers]))
         return self.model(pixels.permute(0, 3, 1, 2)).numpy()
 
+    @property
+    def columns(self) -> list[str]:
+        """The metrics of an evaluation in history, those of the selecting role first."""
+        return [f"{role}_{name}" for role, names in watched_metrics(self.selection).items() for name in names]
+
     def evaluations(self) -> np.ndarray:
-        """One line per recorded evaluation: the epoch and the metrics, those of the selecting role first."""
+        """One line per recorded evaluation: the epoch and as many metrics as were recorded."""
         recorded = self.trajectory.arrays["evals"]
         rows = {row["epoch"]: row for row in self.position.history}
-        columns = [f"{role}_{name}" for role, names in watched_metrics(self.selection).items() for name in names]
-        columns = columns[: recorded.shape[1] - 1]
+        columns = self.columns[: recorded.shape[1] - 1]
         return np.array([[epoch, *(rows[int(epoch)][column] for column in columns)] for epoch in recorded[:, 0]])
 
 
