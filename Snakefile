@@ -38,6 +38,14 @@ for name in TARGETS:
 check_request()
 
 
+if workflow.exec_mode.name == "DEFAULT":
+    terminal.install(
+        logger,
+        untimed={rule.name for rule in workflow.rules if not rule.output},
+        live=not (workflow.output_settings.quiet or workflow.output_settings.dryrun),
+    )
+
+
 onerror:
     # Only in the main process: the Snakemake inside a cluster job would print it a second time.
     if workflow.exec_mode.name == "DEFAULT" and (summary := failures.of_logs(log)):

@@ -21,6 +21,7 @@ SHARED = {
     "resize",
     "sanity",
     "seal",
+    "terminal",
     "user_code",
 }
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import pytest
@@ -124,7 +125,13 @@ def test_a_changed_label_or_column_reruns_only_the_report(project):
     project.edit("config/studies/letters.yaml", "label: Triplet", "label: Triplet margin")
     project.edit("config/studies/letters.yaml", "table: [P@1, RP, MAP@R]", "table: [P@1, MAP@R]")
     assert set(project.planned()) == {"table", "figure", "page", "all"}
-    project.succeed("--cores", "2")
+    plan = project.succeed("--dry-run", "--cores", "2")
+    assert "rows.triplet.label: Triplet → Triplet margin" in plan
+    assert len(plan) < 6000, "the settings themselves are not printed"
+    output = project.succeed("--cores", "2")
+    assert "Finished jobid: 1 " in output and "Select jobs" not in output
+    assert re.search(r"^3 of 8 jobs done \(37 %\); .*(left|running: )", output, re.MULTILINE)
+    assert output.index("8 of 8 jobs done (100 %)") > output.index("7 of 8 jobs done")
     assert "Triplet margin" in project.read("results/letters/glyphs/table.md")
     assert project.planned() == {}
 

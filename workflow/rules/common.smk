@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 from snakemake.cli import parse_args
 from snakemake.logging import logger
 
-from recheck import failures
+from recheck import failures, terminal
 from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import check_writable
@@ -26,6 +26,9 @@ from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
 from recheck.study.yaml import names_in
 from recheck.training.gpus import visible_gpus
+
+# Container images often set this variable. Without bytecode files every job would compile all of its imports again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A plan of thousands of jobs holds millions of objects, and scanning them for garbage is slow.
 gc.set_threshold(200_000, 100, 1000)

@@ -2,17 +2,20 @@
 
 import io
 import logging
+import os
 import sys
 import time
 
 from tqdm import tqdm
+
+from recheck.terminal import LIVE
 
 log = logging.getLogger("recheck")
 LINES_EVERY_SECONDS = 15.0
 
 
 class Progress(tqdm):
-    """A tqdm bar on a terminal; elsewhere one log line every few seconds. Both log a last line."""
+    """A tqdm bar on a terminal without a live line; elsewhere one log line every few seconds. Both log a last line."""
 
     def __init__(self, *args, **kwargs):
         kwargs.setdefault("file", sys.stderr)
@@ -20,7 +23,7 @@ class Progress(tqdm):
         kwargs.setdefault("dynamic_ncols", True)
         self._next_line = time.monotonic() + LINES_EVERY_SECONDS
         self._last_line = None
-        self._on_terminal = kwargs["file"].isatty()
+        self._on_terminal = kwargs["file"].isatty() and LIVE not in os.environ
         if not self._on_terminal:
             kwargs["file"] = io.StringIO()  # because tqdm writes a carriage return even if it shows nothing
         super().__init__(*args, **kwargs)
