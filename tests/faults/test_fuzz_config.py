@@ -1,6 +1,7 @@
 """Garbage in YAML gives a UserError or a study, never a traceback and never a hang."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -58,12 +59,12 @@ def plan(name: str, paths: dict[str, Path]) -> None:
         ROOT / "resources/published",
         {},
         lambda settings, source: description.with_weights(settings, {}, "weights", source),
-        lambda dataset, source: None,
+        lambda dataset, source: SimpleNamespace(title=dataset),
         lambda path: path,
     )
     study = catalogue.study(name)
     for target in (name, f"{name}_so_far"):
-        fingerprint(catalogue.page_facts(target))
+        fingerprint(catalogue.page_facts(target, all_figures()))
         for dataset in study.datasets:
             facts = catalogue.facts(target, dataset)
             fingerprint(facts)

@@ -27,6 +27,7 @@ def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
         "command": "snakemake --cores all quick",
         "scope": "all",
         "dataset": dataset,
+        "dataset_title": dataset,
         "views": ["concatenated", "separated"],
         "metrics": ["P@1", "MAP@R"],
         "lead_metric": "MAP@R",
@@ -51,6 +52,7 @@ def of_dataset(document, dataset):
     """A published document in the form of the facts of one dataset."""
     return {
         "source": document["source"],
+        "paper": document.get("paper"),
         "approximate": document.get("approximate", False),
         "values": document["values"].get(dataset, {}),
         "notes": document.get("notes", {}).get(dataset, {}),

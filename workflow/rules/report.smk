@@ -74,7 +74,9 @@ rule figure:
         existing=lambda wildcards: existing(
             wildcards.study, [wildcards.dataset], FIGURES[wildcards.figure].needs
         ),
-        caption=lambda wildcards: FIGURES[wildcards.figure].caption.format(dataset=wildcards.dataset),
+        caption=lambda wildcards: FIGURES[wildcards.figure].describe(
+            facts_of(wildcards.study, wildcards.dataset)
+        ),
     message:
         "Drawing figure '{wildcards.figure}' of {wildcards.study} on {wildcards.dataset}"
     script:
@@ -118,7 +120,7 @@ rule page:
         mem_mb=1000,
         runtime=10,
     params:
-        facts=lambda wildcards: page_facts(wildcards.study),
+        facts=lambda wildcards: page_facts(wildcards.study, FIGURES),
         existing=lambda wildcards: existing(wildcards.study, shown_study(wildcards.study).datasets, ["runs"]),
     message:
         "Assembling the page of {wildcards.study}"

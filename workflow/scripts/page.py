@@ -8,6 +8,7 @@ with job(snakemake):
     source = snakemake.input
     runs = (snakemake.params.existing or source).get("runs", [])
     own_figures = tuple(snakemake.config.get("figures") or ())
-    text = page.make(snakemake.params.facts, source.tables, [*source.figures, *source.vectors], runs, own_figures)
+    facts = snakemake.params.facts
+    text = page.make(facts, source.tables, [*source.figures, *source.vectors], runs, own_figures)
     write_text(snakemake.output.html, text)
-    write_text(snakemake.output.bibtex, citations.bibtex(snakemake.params.facts["rows"]))
+    write_text(snakemake.output.bibtex, citations.bibtex([*facts["rows"], *facts["quoted"]]))

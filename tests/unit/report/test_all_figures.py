@@ -162,7 +162,8 @@ name, figure = next(iter(all_figures().items()))
 inputs = Inputs(facts, {{}})
 figure.draw(inputs, "emoji_counts.png", "emoji_counts.svg")
 write_json("table.json", inputs.table.json())
-about = {{**facts, "datasets": ["emoji"]}}
+captions = {{"emoji": {{name: figure.describe(facts)}}}}
+about = {{**facts, "datasets": ["emoji"], "titles": {{"emoji": "Emoji"}}, "captions": captions, "quoted": []}}
 text = page.make(about, ["table.json"], ["emoji_counts.png", "emoji_counts.svg"], [])
 print(name, figure.applies(facts), figure.title in text, "Rows of emoji." in text)
 """

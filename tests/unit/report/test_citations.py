@@ -1,8 +1,13 @@
 """Citations: on the page, in LaTeX and as BibTeX, each paper once."""
 
+import pytest
+
+from recheck.errors import UserError
 from recheck.report import citations, page, results, tables
 from recheck.study.facts import facts as facts_of
 from recheck.study.facts import page_facts
+from recheck.study.published import load_published
+from support.project import ROOT
 from support.report_facts import facts
 from support.studies import shipped
 
@@ -35,6 +40,43 @@ def test_the_page_lists_methods_with_links_and_offers_their_references():
     assert "ArcFace (classification)" in text
     plain = page.render(study="s", title="t", description="", sections=[], runs=[], labels={}, command="c")
     assert "Methods" not in plain
+
+
+def test_quoted_documents_are_linked_and_cited():
+    documents = load_published(ROOT / "resources/published/unbiased.yaml")
+    study = shipped("unbiased")
+    about = page_facts(study, documents)
+    paper = documents[0]["paper"]
+    assert paper["link"] == "https://arxiv.org/abs/1911.12528"
+    assert citations.bibtex([*about["rows"], *about["quoted"]]).count("@misc{fehervari2019unbiased,") == 1
+    options = {
+        "sections": [],
+        "runs": [],
+        "labels": {},
+        "command": "c",
+        "rows": about["rows"],
+        "quoted": about["quoted"],
+    }
+    text = page.render(study="s", title="t", description="", **options)
+    assert f'<a href="{paper["link"]}">{documents[0]["source"]}</a>' in text
+    table = tables.make(facts_of(study, "cub200", documents, []), results.summarise(results.read_evaluations([])))
+    assert r"Sources of published values: \cite{fehervari2019unbiased}." in table.latex()
+    assert "cite" not in table.markdown()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "resources/published").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_document_has_a_link_and_bibtex(path):
+    for document in load_published(path):
+        assert document["paper"]["link"].startswith("https://")
+        assert document["paper"]["bibtex"].startswith("@") and "%" not in document["paper"]["bibtex"]
+
+
+def test_an_unknown_key_is_an_error_that_names_the_nearest(tmp_path):
+    (tmp_path / "papers.bib").write_text("@misc{me2020paper,\n  url = {https://example.org}\n}\n")
+    path = tmp_path / "mine.yaml"
+    path.write_text("documents: [{source: Mine, cite: me2021paper, values: {}}]\n")
+    with pytest.raises(UserError, match=r"'cite' names 'me2021paper'.*papers\.bib.*me2020paper"):
+        load_published(path)
 
 
 def test_a_study_without_papers_has_a_comment_instead_of_bibtex():

@@ -1,10 +1,14 @@
 """Figures: their content, that they are reproducible, and that nothing overlaps."""
 
+import itertools
+import logging
+
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import colors
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from PIL import Image
 
 from recheck.report import results, style
@@ -125,7 +129,7 @@ def test_a_figure_with_only_published_values_says_so(files):
     drawn = metrics.draw(summary().iloc[:0], folds().iloc[:0], quoted=[quoted], **shown, **files)
     assert "nothing was measured here" in drawn.get_suptitle()
     assert len(drawn.axes[0].lines) == 1 and hollow_of(drawn) == [61.0]
-    assert legend_of(drawn) == VIEWS
+    assert legend_of(drawn) == VIEWS[:1]
     assert all(handle.get_markerfacecolor() == "white" for handle in drawn.legends[0].legend_handles)
     high = Published("Paper", {"triplet": {"concatenated": {"R@4": 99.5}}})
     shown["metrics"] = ["P@1", "R@4"]
@@ -211,18 +215,78 @@ def test_a_study_without_training_still_gets_its_curves_file(files):
 def test_recall_is_drawn_against_k_in_both_views(files):
     drawn = recall.draw(summary(), labels=LABELS, views=VIEWS, reference="pretrained", **files)
     panels = drawn.axes
-    assert len(panels) == 2 and legend_of(drawn) == list(LABELS.values())
+    assert len(panels) == 2 and not drawn.legends
+    assert all({text.get_text() for text in axis.texts} == set(LABELS.values()) for axis in panels)
     for axis in panels:
         assert all(list(line.get_xdata()) == [1, 2, 4] for line in axis.lines)
         assert axis.get_xscale() == "log"
     assert list(panels[0].lines[1].get_ydata()) == pytest.approx([41, 46, 51])
 
 
-def test_recall_of_many_methods_colours_the_highest(files):
-    labels = {f"m{number}": f"Method {number}" for number in range(15)}
-    drawn = recall.draw(summary(labels=labels), labels=labels, views=VIEWS, **files)
-    assert legend_of(drawn) == [*(f"Method {number}" for number in range(5, 15)), "5 more methods"]
-    assert sum(line.get_color() == style.FAINT for line in drawn.axes[0].lines) == 5
+def test_each_of_many_recall_lines_has_a_label_beside_its_end(files):
+    labels = {f"m{number}": f"Multi-similarity + miner {number}" for number in range(26)}
+    values = summary(labels=labels)
+    values["mean"] = 0.5 + 0.001 * values["mean"]  # all lines end close together
+    drawn = recall.draw(values, labels=labels, views=VIEWS, **files)
+    renderer = FigureCanvasAgg(drawn).get_renderer()
+    for axis in drawn.axes:
+        assert len({text.get_text() for text in axis.texts}) == 26
+        boxes = [Text.get_window_extent(text, renderer) for text in axis.texts]
+        boxes.sort(key=lambda box: box.y0)
+        assert all(below.y1 <= above.y0 + 0.5 for below, above in itertools.pairwise(boxes))
+        assert boxes[0].y0 >= drawn.bbox.y0 and boxes[-1].y1 <= drawn.bbox.y1
+        assert [text.xy[1] for text in axis.texts] == sorted(text.xy[1] for text in axis.texts)
+
+
+def test_labels_are_moved_apart_as_little_as_possible():
+    assert style.spread([0, 10, 20], 5) == [0, 10, 20]
+    assert style.spread([10, 10, 10], 4) == [6, 10, 14]
+    assert style.spread([0, 1, 9], 2) == [-0.5, 1.5, 9]
+    assert style.spread([], 2) == []
+
+
+def test_every_figure_has_the_same_width_so_that_letters_look_the_same(files):
+    drawn = [
+        draw_metrics(files),
+        draw_metrics(files, metrics=["P@1"]),
+        draw_curves(files, histories()),
+        recall.draw(summary(), labels=LABELS, views=VIEWS[:1], **files),
+        style.note("Nothing to draw.", **files),
+    ]
+    assert {figure.get_figwidth() for figure in drawn} == {style.WIDTH}
+    sizes = {text.get_fontsize() for figure in drawn for text in figure.findobj(Text) if text.get_text()}
+    assert sizes <= {style.SMALL, style.NORMAL, style.TITLE}
+
+
+def test_a_view_without_values_has_no_legend_entry(files):
+    only = summary()
+    drawn = metrics.draw(
+        only[only["view"] == VIEWS[1]],
+        folds(),
+        labels=LABELS,
+        views=VIEWS,
+        metrics=["P@1"],
+        reference="pretrained",
+        **files,
+    )
+    assert not [label for label in legend_of(drawn) if VIEWS[0] in label]
+    square = [line for line in drawn.axes[0].lines if line.get_marker() == style.VIEW_STYLES[1]["marker"]]
+    assert len(square) == len(LABELS)
+
+
+def test_selected_checkpoints_are_in_the_legend_only_if_there_are_any(files):
+    assert "selected checkpoint" in legend_of(draw_curves(files, histories()))
+    assert "selected checkpoint" not in legend_of(draw_curves(files, histories(), chosen={}))
+    assert legend_of(draw_curves(files, histories().query("fold == 0"), chosen={})) == ["run"]
+
+
+def test_characters_without_a_font_are_named_once(files, caplog):
+    with caplog.at_level("WARNING", logger="recheck"):
+        logging.getLogger("recheck").propagate = True
+        draw_metrics(files, labels={"pretrained": "β × ± ≈ – → ✓", "triplet": "Triplet", "arcface": "ArcFace"})
+        assert not caplog.records
+        draw_metrics(files, labels={"pretrained": "Klingon \uf8d0\uf8d1", "triplet": "\uf8d0", "arcface": "ArcFace"})
+    assert [record.args for record in caplog.records] == [("\uf8d0\uf8d1",)]
 
 
 def test_recall_without_two_ranks_gives_a_note(files):

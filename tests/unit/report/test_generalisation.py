@@ -80,7 +80,8 @@ def test_a_sweep_has_one_point_per_value_in_the_order_of_the_values(files):
     (line,) = axis.lines
     assert list(line.get_ydata()) == pytest.approx([52, 62, 42])
     assert [text.get_text() for text in axis.texts] == ["0", "0.5", "1"]
-    assert legend_of(drawn) == ["Contextual", "numbers: weight λ"]
+    assert legend_of(drawn) == ["Contextual"]
+    assert drawn.axes[0].get_title(loc="left") == "The numbers beside the marks: weight λ"
 
 
 def test_many_curves_of_a_sweep_label_only_their_ends(files):
@@ -125,4 +126,4 @@ def test_a_sweep_shows_measured_and_published_points(files):
     assert list(measured.get_ydata()) == pytest.approx([52, 42]) and measured.get_markerfacecolor() != "white"
     assert list(quoted.get_xdata()) == [80, 90] and quoted.get_markerfacecolor() == "white"
     assert [text.get_text() for text in drawn.axes[0].texts] == ["0", "1", "0.5", "1"]
-    assert legend_of(drawn) == ["Contextual", "numbers: weight", "published"]
+    assert legend_of(drawn) == ["Contextual", "published"]

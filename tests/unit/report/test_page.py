@@ -59,7 +59,10 @@ def about(**changes):
 FACTS = about()
 PAGE = {key: FACTS[key] for key in ("study", "title", "description", "command", "scope")} | {
     "datasets": ["glyphs"],
+    "titles": {"glyphs": "Letters in many typefaces"},
+    "captions": {"glyphs": {name: figure.describe(FACTS) for name, figure in all_figures().items()}},
     "rows": FACTS["rows"],
+    "quoted": [],
 }
 
 
@@ -202,16 +205,39 @@ def test_a_large_svg_is_replaced_by_the_png(tmp_path):
 
 
 def test_every_figure_has_its_own_title_and_caption(made):
-    texts = {figure.caption.format(dataset="glyphs") for figure in all_figures().values()}
+    texts = {
+        figure.describe({**FACTS, "generalisation_columns": ["train_R@1", "R@1"]}) for figure in all_figures().values()
+    }
     assert len(texts) == len({figure.title for figure in all_figures().values()}) == len(all_figures())
     assert all("glyphs" in text and "{" not in text and len(text) > 80 for text in texts)
     assert all(f">{all_figures()[name].title}</h3>" in made[2] for name in SHOWN)
 
 
+def test_the_page_shows_the_full_name_of_a_dataset(made):
+    assert '<h2 id="glyphs">Letters in many typefaces</h2>' in made[2]
+
+
+def test_a_caption_explains_only_what_is_shown():
+    quoted = [{"source": "Paper", "values": {"glyphs": {"triplet": {"separated": {"P@1": 50.0}}}}}]
+    metrics = all_figures()["metrics"]
+    assert "published" not in metrics.describe(FACTS) and "intervals" not in metrics.describe(FACTS)
+    assert "The vertical lines mark the untrained model." in metrics.describe(FACTS)
+    both = metrics.describe(about(seeds=2, quoted=quoted, reference=None))
+    assert "hollow marks are published values" in both and "95 % t-intervals" in both
+    assert "vertical lines" not in both
+    alone = metrics.describe(about(quoted=quoted, scope="published"))
+    assert "All values are published." in alone and "measured" not in alone
+    assert "untrained model (Pretrained)" in all_figures()["gallery"].describe(FACTS)
+    assert "untrained" not in all_figures()["gallery"].describe(about(reference=None))
+
+
 @pytest.mark.parametrize("name", ["table", "page", "workflow", "figure"])
 def test_captions_of_the_report_can_be_filled_in(name):
     text = (ROOT / "workflow" / "report" / f"{name}.rst").read_text(encoding="utf-8")
-    wildcards, params = {"study": "letters", "dataset": "glyphs"}, {"caption": all_figures()["map"].caption}
+    wildcards, params = (
+        {"study": "letters", "dataset": "glyphs"},
+        {"caption": all_figures()["map"].describe(FACTS), "facts": FACTS},
+    )
     template = jinja2.Template(text, undefined=jinja2.StrictUndefined)
     assert len(template.render(snakemake={"wildcards": wildcards, "params": params})) > 80
 

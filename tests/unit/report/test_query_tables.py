@@ -14,7 +14,7 @@ METHODS = {"untrained": "Untrained head", "circle_loss": "Circle"}
 CHANCES = {"seen_queries": {"R@1": 0.01, "R@8": 0.08}, "unseen_queries": {"R@1": 0.02, "R@8": 0.16}}
 QUOTED = {
     "source": "The README",
-    "values": {"cars196": {"circle_loss": {"seen_queries": {"R@1": 1.0204081, "distance": 83.2}}}},
+    "values": {"cars196": {"circle_loss": {"seen_queries": {"R@1": 1.0204081, "distance": 0.832}}}},
 }
 
 
@@ -46,6 +46,13 @@ def test_chance_is_the_first_row_and_not_a_measurement(made):
     assert texts["seen_queries", "R@1", "published"] == "—"
     assert not any(cell.bold for cell in cells)
     assert "not run" not in made.markdown()
+
+
+def test_a_distance_is_not_in_percent(made):
+    place = [(c.view, c.metric, c.kind) for c in made.columns].index(("seen_queries", "distance", "ours"))
+    cells = made.rows()[2][1]
+    assert [cell.text for cell in cells[place : place + 3]] == ["0.405 ± 0.064", "0.832", "−0.427"]
+    assert "All values in percent, except distances" in made.caption
 
 
 def test_a_larger_distance_is_not_better(made):

@@ -590,6 +590,12 @@ def test_latex_is_escaped_and_every_row_is_complete():
     assert text.isascii()
 
 
+def test_latex_knows_greek_letters_and_arrows():
+    text = table(every(usual), methods={**METHODS, "triplet": "β = 0.5 → λ, Δ ≥ ∞"}).latex()
+    assert r"$\beta$ = 0.5 $\to$ $\lambda$, $\Delta$ $\geq$ $\infty$" in text
+    assert text.isascii()
+
+
 def latex_rows(text):
     """The cells of every row in the body, without booktabs commands."""
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()

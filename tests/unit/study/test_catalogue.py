@@ -1,10 +1,14 @@
 """Targets: a study, its published values and its results so far."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from recheck.data.description import load_dataset
 from recheck.errors import UserError
 from recheck.study.catalogue import Catalogue, unknown_target
 from recheck.study.compose import Files
+from recheck.study.yaml import names_in
 from support.project import ROOT
 from support.studies import FILES, TEXT, weights_of
 
@@ -26,7 +30,7 @@ def catalogue(tmp_path):
             tmp_path / "published",
             chosen,
             weights_of,
-            lambda dataset, source: None,
+            lambda dataset, source: SimpleNamespace(title=dataset),
             lambda path: path.replace("<", f"{tmp_path}/").replace(">", ""),
         )
 
@@ -164,9 +168,18 @@ def test_an_unknown_target_suggests_the_nearest(catalogue):
 
 
 def test_every_shipped_study_can_be_shown_in_every_scope():
-    made = Catalogue(FILES, ROOT / "resources/published", {}, weights_of, lambda *given: None, lambda path: path)
+    datasets = names_in([ROOT / "config/datasets"])
+    made = Catalogue(
+        FILES,
+        ROOT / "resources/published",
+        {},
+        weights_of,
+        lambda name, source: load_dataset(name, datasets, source),
+        lambda path: path,
+    )
     for target in made.targets:
         shown = made.shown(target)
         for dataset in shown.datasets:
             facts = made.facts(target, dataset)
             assert facts["study"] == target and facts["rows"]
+            assert facts["dataset_title"] not in ("", dataset)

@@ -1,5 +1,7 @@
 """A part of a study, chosen by the config: its report never replaces the report of the whole study."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from recheck.study.catalogue import Catalogue
@@ -20,7 +22,7 @@ def catalogue(tmp_path):
             tmp_path,
             chosen,
             weights_of,
-            lambda dataset, source: None,
+            lambda dataset, source: SimpleNamespace(title=dataset),
             lambda path: path,
         )
 

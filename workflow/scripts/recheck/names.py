@@ -30,6 +30,9 @@ CALIBRATED = {
     "distance": "distance",
 }
 
+# Metrics that are not shares, so not in percent, and for which more is not better.
+DISTANCES = ("distance",)
+
 # A user's own code: `module:Class` or `module:function`.
 OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")

@@ -29,6 +29,11 @@ class Dataset:
     drop: str  # files that the user already has
 
     @property
+    def title(self) -> str:
+        """The name for readers."""
+        return self.description.get("title", self.name)
+
+    @property
     def files(self) -> list[dict[str, Any]]:
         return self.description["files"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
-EMPTY = "% No row of this study cites a paper.\n"
+EMPTY = "% This study cites no paper.\n"
 
 
 def keys(rows: Iterable[Row]) -> dict[str, str]:
@@ -12,10 +12,15 @@ def keys(rows: Iterable[Row]) -> dict[str, str]:
     return {row["name"]: _key(row["paper"]) for row in rows if row["paper"]}
 
 
-def bibtex(rows: Iterable[Row]) -> str:
-    """The BibTeX entries of all papers, each once, in the order of the rows."""
-    entries = {_key(row["paper"]): row["paper"]["bibtex"].strip() for row in rows if row["paper"]}
+def bibtex(cited: Iterable[Row]) -> str:
+    """The BibTeX entries of the papers of all rows and quoted documents, each once, in their order."""
+    entries = {_key(each["paper"]): each["paper"]["bibtex"].strip() for each in cited if each["paper"]}
     return "\n\n".join(entries.values()) + "\n" if entries else EMPTY
+
+
+def quoted_keys(documents: Iterable[Row]) -> list[str]:
+    """The keys of the BibTeX entries of the documents with values, for those that are papers."""
+    return list(dict.fromkeys(_key(each["paper"]) for each in documents if each["values"] and each.get("paper")))
 
 
 def reference(paper: Mapping[str, Any]) -> str:

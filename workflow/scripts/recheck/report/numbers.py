@@ -3,9 +3,9 @@
 PLUS_MINUS, MINUS, ABOUT = "±", "−", "≈\u00a0"
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 2) -> str:
     """The value with two decimals and a real minus sign."""
-    return f"{value:.2f}".replace("-", MINUS)
+    return f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -14,8 +14,8 @@ def signed(value: float, digits: int = 2) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", MINUS)
 
 
-def quote(value: float, approximate: bool) -> str:
+def quote(value: float, approximate: bool, digits: int = 2) -> str:
     """A published value; a value read off a plot is marked with ≈ and keeps its number of digits."""
     if not approximate:
-        return number(value)
+        return number(value, digits)
     return ABOUT + (f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}")

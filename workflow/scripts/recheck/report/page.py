@@ -44,6 +44,7 @@ class Section:
     table: Table
     figures: Sequence[Picture]
     headline: str = ""
+    title: str = ""
 
     @property
     def downloads(self) -> list[tuple[str, str, str]]:
@@ -81,23 +82,34 @@ def make(
         study=facts["study"],
         title=facts["title"],
         description=facts["description"],
-        sections=[_section(tables[dataset], drawn, own_figures) for dataset in facts["datasets"]],
+        sections=[
+            _section(tables[dataset], drawn, own_figures, facts["captions"][dataset], facts["titles"][dataset])
+            for dataset in facts["datasets"]
+        ],
         runs=runs,
         labels=labels,
         rows=facts["rows"],
+        quoted=facts["quoted"],
+        titles=facts["titles"],
         command=facts["command"],
     )
 
 
-def _section(table: Table, drawn: Mapping[str, str | Path], own_figures: tuple[str, ...]) -> Section:
+def _section(
+    table: Table,
+    drawn: Mapping[str, str | Path],
+    own_figures: tuple[str, ...],
+    captions: Mapping[str, str],
+    title: str,
+) -> Section:
     dataset, pictures = table.dataset, []
     for name, figure in all_figures(own_figures).items():
         png, svg = (drawn.get(f"{dataset}_{name}.{suffix}") for suffix in ("png", "svg"))
         if png and svg:
             headline = f" {table.headline}" if name in ("metrics", "sweep") and table.headline else ""
-            alt = f"{figure.title} on {dataset}.{headline} The caption below explains how to read it."
-            pictures.append(Picture(name, figure.title, png, svg, figure.caption.format(dataset=dataset), alt))
-    return Section(dataset, table, pictures, table.headline)
+            alt = f"{figure.title} on {title}.{headline} The caption below explains how to read it."
+            pictures.append(Picture(name, figure.title, png, svg, captions[name], alt))
+    return Section(dataset, table, pictures, table.headline, title)
 
 
 def render(
@@ -110,6 +122,8 @@ def render(
     labels: Mapping[str, str],
     command: str,
     rows: Sequence[Mapping[str, Any]] = (),
+    quoted: Sequence[Mapping[str, Any]] = (),
+    titles: Mapping[str, str] | None = None,
 ) -> str:
     """The HTML of the page. The same inputs give the same page, because it does not contain the current date."""
     environment = jinja2.Environment(
@@ -124,7 +138,7 @@ def render(
         title=title,
         description=description,
         sections=sections,
-        runs=[_record(run, labels) for run in runs],
+        runs=[_record(run, labels, titles or {}) for run in runs],
         versions=versions(runs),
         devices=sorted({str(run["device"]) for run in runs if run.get("device")}),
         methods=[
@@ -132,18 +146,19 @@ def render(
             for row in rows
             if row["family"]
         ],
-        bibtex=data_uri(citations.bibtex(rows).encode(), ".bib"),
+        quoted=quoted,
+        bibtex=data_uri(citations.bibtex([*rows, *quoted]).encode(), ".bib"),
         total=duration(sum(run.get("wall_seconds") or 0 for run in runs)),
         command=command,
     )
 
 
-def _record(run: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+def _record(run: Mapping[str, Any], labels: Mapping[str, str], titles: Mapping[str, str]) -> dict[str, Any]:
     """A run as a row of the page's table of runs; missing values are dashes."""
     value = run.get("best_value")
     seconds = run.get("wall_seconds")
     return {
-        "dataset": run["dataset"],
+        "dataset": titles.get(run["dataset"], run["dataset"]),
         "method": labels.get(run["method"], run["method"]) + (f" {MARK}" if run.get("warnings") else ""),
         "seed": run["seed"],
         "fold": run["fold"],

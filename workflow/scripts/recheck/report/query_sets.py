@@ -5,7 +5,6 @@ Each set is calibrated on its own queries. Seen queries are always drawn solid a
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -75,12 +74,6 @@ def limits(sets: Sets) -> tuple[dict[str, tuple[float, float]], bool]:
 def _padded(low: float, high: float) -> tuple[float, float]:
     room = 0.04 * (high - low) or 0.1 * high or 1.0
     return max(low - room, -room / 2), high + room
-
-
-def arranged(count: int, per_row: int) -> tuple[int, int]:
-    """Rows and columns of a grid of ``count`` panels, with rows of nearly equal length."""
-    rows = math.ceil(count / per_row)
-    return rows, math.ceil(count / rows)
 
 
 def wrapped(label: str, width: int, lines: int = 3) -> str:

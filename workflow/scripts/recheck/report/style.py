@@ -5,7 +5,9 @@ Snakemake imports the figures while it parses the workflow, so matplotlib is imp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
+    from matplotlib.text import Text
+
+log = logging.getLogger("recheck")
+
+# Inches. All figures have the same width, because pages and papers scale them to a common width: only so do letters of
+# the same size look the same in all of them.
+WIDTH = 10.9
+# Points. Text has no other sizes.
+SMALL, NORMAL, TITLE = 8, 9, 10
 
 # Okabe and Ito's palette without yellow, which is too faint on white.
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -31,12 +42,17 @@ MANY_COLOURS = (*COLOURS, INK, BROWN)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 
+FONT = "DejaVu Sans"
+PUBLISHED_ONLY = "Published values only: nothing was measured here"
 SETTINGS = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
+    "figure.figsize": (WIDTH, 4.2),
+    "font.family": FONT,
+    "font.size": NORMAL,
+    "figure.titlesize": TITLE,
+    "figure.titleweight": "bold",
+    "axes.titlesize": TITLE,
     "axes.titleweight": "bold",
-    "axes.labelsize": 9,
+    "axes.labelsize": NORMAL,
     "axes.edgecolor": "#999999",
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -47,9 +63,12 @@ SETTINGS = {
     "grid.linewidth": 0.7,
     "xtick.color": "#444444",
     "ytick.color": "#444444",
+    "xtick.labelsize": NORMAL,
+    "ytick.labelsize": NORMAL,
     "text.color": INK,
     "legend.frameon": False,
-    "legend.fontsize": 9,
+    "legend.fontsize": NORMAL,
+    "legend.title_fontsize": NORMAL,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "svg.hashsalt": "recheck",
@@ -89,6 +108,61 @@ def line_of(position: int) -> dict[str, object]:
     return {"color": MANY_COLOURS[position % len(MANY_COLOURS)], "marker": markers[position % len(markers)]}
 
 
+def arranged(count: int, per_row: int) -> tuple[int, int]:
+    """Rows and columns of a grid of ``count`` panels, with rows of nearly equal length."""
+    rows = math.ceil(count / per_row)
+    return rows, math.ceil(count / rows)
+
+
+def panels(plt: ModuleType, count: int, per_row: int, height: float, extra: float) -> tuple[Figure, list[Axes]]:
+    """A figure with ``count`` panels that share their y axis, in rows of this height; ``extra`` is for the legend."""
+    rows, columns = arranged(count, per_row)
+    size = (WIDTH, height * rows + extra)
+    figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained")
+    for axis in axes.flat[count:]:
+        axis.remove()
+    return figure, list(axes.flat[:count])
+
+
+def label_lines(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Write the label of each line beside its right end, joined to it by a thin line, instead of a legend.
+
+    Labels of lines that end close together are moved apart. The limits of the axes must not change afterwards.
+    """
+    from matplotlib.text import Text
+    from matplotlib.transforms import blended_transform_factory
+
+    for axis in axes:
+        place = blended_transform_factory(axis.transAxes, axis.transData)
+        axis.set_ylim(axis.get_ylim())
+        for line in sorted(axis.get_lines(), key=lambda line: line.get_ydata()[-1]):
+            x, y = line.get_xydata()[-1]
+            arrow = {"arrowstyle": "-", "color": line.get_color(), "lw": 0.6, "shrinkA": 0, "shrinkB": 3, "alpha": 0.8}
+            axis.annotate(
+                line.get_label(), (x, y), (1.04, y), textcoords=place, arrowprops=arrow, va="center", fontsize=SMALL
+            )
+    # the layout needs the width of the labels, and the height of a label in data units depends on the layout
+    figure.draw_without_rendering()
+    for axis in axes:
+        gap = max((Text.get_window_extent(text).height for text in axis.texts), default=0)  # without its line
+        wanted = [axis.transData.transform((0, text.xy[1]))[1] for text in axis.texts]
+        for text, middle in zip(axis.texts, spread(wanted, gap), strict=True):
+            text.set_y(axis.transData.inverted().transform((0, middle))[1])
+
+
+def spread(wanted: Sequence[float], gap: float) -> list[float]:
+    """The places closest to the ``wanted`` ones (ascending) that are at least ``gap`` apart."""
+    groups: list[tuple[float, int]] = []  # sum and number of the places that must touch, each without its gaps
+    for number, place in enumerate(wanted):
+        total, count = place - number * gap, 1
+        while groups and groups[-1][0] / groups[-1][1] > total / count:
+            total, count = total + groups[-1][0], count + groups[-1][1]
+            groups.pop()
+        groups.append((total, count))
+    means = [total / count for total, count in groups for _ in range(count)]
+    return [mean + number * gap for number, mean in enumerate(means)]
+
+
 def striped(axis: Axes, rows: int) -> None:
     """Turn the axis into rows, one per tick, the first on top and every other row shaded."""
     for row in range(1, rows, 2):
@@ -121,6 +195,8 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
     """The figure, after writing both files atomically, without dates or version strings."""
     import matplotlib.pyplot as plt
 
+    figure.set_figwidth(WIDTH)
+    find_glyphs(figure)
     with atomic(png) as temporary:
         figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
     with atomic(svg) as temporary:
@@ -129,9 +205,53 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
     return figure
 
 
+def find_glyphs(figure: Figure) -> None:
+    """Give texts with characters that the font lacks another installed font; warn if there is none."""
+    from matplotlib.font_manager import findfont, get_font
+    from matplotlib.text import Text
+
+    lacking: list[tuple[Text, set[str]]] = []
+    for text in figure.findobj(Text):
+        known = get_font(findfont(text.get_fontproperties())).get_charmap()
+        missing = {
+            character for character in text.get_text() if not character.isspace() and ord(character) not in known
+        }
+        if missing:
+            lacking.append((text, missing))
+    if not lacking:
+        return
+    wanted = set.union(*(missing for _, missing in lacking))
+    fonts = _fonts_with(wanted)
+    for text, _ in lacking:
+        text.set_fontfamily([FONT, *fonts])
+    if absent := wanted - set().union(*fonts.values()):
+        log.warning(
+            "No installed font has “%s”, so the figure shows boxes instead. Install a font that has these characters, "
+            "or change the labels.",
+            "".join(sorted(absent)),
+        )
+
+
+def _fonts_with(characters: Iterable[str]) -> dict[str, set[str]]:
+    """The names of installed fonts that together have as many of the characters as possible, with these characters."""
+    from matplotlib.font_manager import fontManager, get_font
+
+    wanted, fonts = set(characters), {}
+    for entry in sorted(fontManager.ttflist, key=lambda entry: (entry.name, entry.weight != 400, entry.style)):
+        if not wanted:
+            break
+        # matplotlib's font of last resort has a box for every character
+        if entry.name not in fonts and not entry.name.startswith("Last Resort"):
+            known = get_font(entry.fname).get_charmap()
+            if has := {character for character in wanted if ord(character) in known}:
+                fonts[entry.name] = has
+                wanted -= has
+    return fonts
+
+
 def note(sentence: str, png: str | Path, svg: str | Path) -> Figure:
     """A figure with only a sentence that explains why there is nothing to draw, so that the study still completes."""
     with styled() as plt:
-        figure = plt.figure(figsize=(7, 1.2))
+        figure = plt.figure(figsize=(WIDTH, 1.2))
         figure.text(0.5, 0.5, sentence, ha="center", va="center", color=GREY)
         return save(figure, png, svg)

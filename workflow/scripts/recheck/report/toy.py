@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from recheck.errors import UserError
 from recheck.evaluation.metrics import evaluate
 from recheck.report import page as pages
-from recheck.report.style import COLOURS, FAINT, INK, MARKERS, legend_line, save, styled
+from recheck.report.style import COLOURS, FAINT, INK, MARKERS, WIDTH, legend_line, save, styled
 
 PICTURES = {
     "data": (
@@ -56,14 +56,12 @@ def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | P
     """Draw one of ``PICTURES``, with one panel per run; ``runs`` maps labels to arrays."""
     with styled() as plt:
         if picture == "data":
-            figure, axis = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
+            figure, axis = plt.subplots(figsize=(WIDTH, 5.4), layout="constrained")
             first = next(iter(runs.values()))
             _scatter(axis, first["data"], first["data_labels"])
             figure.legend(handles=_circles(first["data_labels"]), loc="outside right center")
             return save(figure, png, svg)
-        figure, axes = plt.subplots(
-            1, len(runs), figsize=(0.9 + 4.3 * len(runs), 4.2), squeeze=False, layout="constrained"
-        )
+        figure, axes = plt.subplots(1, len(runs), figsize=(WIDTH, 4.2), squeeze=False, layout="constrained")
         for axis, (label, run) in zip(axes[0], runs.items(), strict=True):
             axis.set_title(label)
             if picture == "losses":

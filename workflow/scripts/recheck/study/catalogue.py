@@ -26,12 +26,12 @@ class Catalogue:
         published: Path,
         chosen: Mapping[str, Any],
         with_weights: Callable[[dict[str, Any], str], dict[str, Any]],
-        check_dataset: Callable[[str, Path], Any],
+        dataset_of: Callable[[str, Path], Any],
         place: Callable[[str], str],
     ):
         """``chosen`` holds the config's variant, seeds and methods; ``place`` replaces pathvars by folders."""
         self.files, self.published_folder, self.selection = files, published, Selection.of(chosen)
-        self.with_weights, self.check_dataset, self.place = with_weights, check_dataset, place
+        self.with_weights, self.dataset_of, self.place = with_weights, dataset_of, place
         self.targets: dict[str, tuple[str, str]] = {name: (name, ALL) for name in files.studies}
         for name in files.studies:
             for scope in (PUBLISHED, SO_FAR) if top_level(name, files).get("published") else (SO_FAR,):
@@ -63,7 +63,7 @@ class Catalogue:
                 study = replace(study, name=self.selection.of_runs().folder(name))
             check_study(study)
             for dataset in study.datasets:
-                self.check_dataset(dataset, study.path)
+                self.dataset_of(dataset, study.path)
             self._studies[name] = described(study)
         return self._studies[name]
 
@@ -163,11 +163,27 @@ class Catalogue:
         """The facts for tables and figures of a dataset, computed on the first call and then kept."""
         if (report, dataset) not in self._facts:
             measured = self._measured(report, dataset)
-            self._facts[report, dataset] = facts.facts(self.shown(report), dataset, self.documents(report), measured)
+            self._facts[report, dataset] = facts.facts(
+                self.shown(report), dataset, self.documents(report), measured, self._title(report, dataset)
+            )
         return self._facts[report, dataset]
 
-    def page_facts(self, report: str) -> dict[str, Any]:
-        return facts.page_facts(self.shown(report))
+    def page_facts(self, report: str, figures: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The facts for the page, with the captions of those ``figures`` (name → figure) that apply."""
+        datasets = self.shown(report).datasets
+        titles = {dataset: self._title(report, dataset) for dataset in datasets}
+        captions = {
+            dataset: {
+                name: figure.describe(self.facts(report, dataset))
+                for name, figure in (figures or {}).items()
+                if figure.applies(self.facts(report, dataset))
+            }
+            for dataset in datasets
+        }
+        return {**facts.page_facts(self.shown(report), self.documents(report), titles), "captions": captions}
+
+    def _title(self, report: str, dataset: str) -> str:
+        return self.dataset_of(dataset, self.reported(report).path).title
 
     def _measured(self, report: str, dataset: str) -> set[str]:
         """The rows with results when the report is made: all rows of the study, or the rows evaluated so far."""

@@ -1,6 +1,6 @@
 """Plain facts about a study for the report, so that tables and figures never read a study themselves."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,20 @@ from recheck.study.published import Document, quoted
 LISTED_BUDGETS = 3
 
 
-def facts(study: Study, dataset: str, documents: list[Document], measured: Collection[str]) -> dict[str, Any]:
-    """Everything that the tables and figures of a dataset show, except numbers; ``measured`` are rows with results."""
+def facts(
+    study: Study, dataset: str, documents: list[Document], measured: Collection[str], title: str | None = None
+) -> dict[str, Any]:
+    """Everything that the tables and figures of a dataset show, except numbers.
+
+    ``measured`` are rows with results, ``title`` is the dataset's name for readers.
+    """
     protocol, runs = study.protocols[dataset], study.runs[dataset]
     evaluation = protocol["evaluation"]
     return canonical(
         {
             **_about(study),
             "dataset": dataset,
+            "dataset_title": title or dataset,
             "views": list(study.views),
             "metrics": evaluation["table"],
             "lead_metric": lead_metric(study, dataset),
@@ -57,13 +63,28 @@ def facts(study: Study, dataset: str, documents: list[Document], measured: Colle
     )
 
 
-def page_facts(study: Study) -> dict[str, Any]:
-    """Everything that a study's page shows, except its tables, figures and runs."""
+def page_facts(
+    study: Study, documents: Sequence[Document] = (), titles: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Everything that a study's page shows, except its tables, figures and runs; ``titles`` are those of datasets."""
     rows = [
         {"name": row.name, "label": label(study, row.name), "family": row.family, "paper": row.paper}
         for row in study.rows.values()
     ]
-    return canonical({**_about(study), "datasets": list(study.datasets), "rows": rows})
+    sources = {
+        document["source"]: document.get("paper")
+        for dataset in study.datasets
+        for document in quoted(study, dataset, documents)
+        if document["values"]
+    }
+    quoted_papers = [{"source": source, "paper": paper} for source, paper in sources.items()]
+    shown = {
+        "datasets": list(study.datasets),
+        "titles": titles or {name: name for name in study.datasets},
+        "rows": rows,
+        "quoted": quoted_papers,
+    }
+    return canonical({**_about(study), **shown})
 
 
 def _about(study: Study) -> dict[str, Any]:

@@ -1,24 +1,34 @@
 """Published numbers to compare a study with, and the two scopes of a study that train nothing."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recheck.errors import UserError
+from recheck.errors import UserError, nearest
 from recheck.names import check_views
 from recheck.study.model import PUBLISHED, SO_FAR, Study
 from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
 
 Document = Mapping[str, Any]
+PAPERS = "papers.bib"
 
 
 def load_published(path: str | Path) -> list[Document]:
     """The documents in a file of published numbers; values are compared with the first that has them."""
     content = read_yaml(path)
     validate(content, "published", path)
+    papers = load_papers(Path(path).with_name(PAPERS)) if any("cite" in each for each in content["documents"]) else {}
     for document in content["documents"]:
+        if "cite" in document:
+            key = document.pop("cite")
+            if key not in papers:
+                raise UserError(
+                    f"{path}: 'cite' names '{key}', which {PAPERS} beside it does not have; {nearest(key, papers)}."
+                )
+            document["paper"] = papers[key]
         for rows in document["values"].values():
             for row, views in rows.items():
                 try:
@@ -26,6 +36,19 @@ def load_published(path: str | Path) -> list[Document]:
                 except UserError as error:
                     raise UserError(f"{path}, '{row}': {error}") from None
     return content["documents"]
+
+
+def load_papers(path: Path) -> dict[str, dict[str, str]]:
+    """Key → BibTeX entry and link of every paper in a BibTeX file whose entries begin with @ at the start of a line."""
+    if not path.exists():
+        return {}
+    papers = {}
+    for entry in re.split(r"^(?=@)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        key, link = re.match(r"@\w+\{([^,\s]+),", entry), re.search(r"\burl\s*=\s*\{(https://[^}]+)\}", entry)
+        if not key or not link:
+            raise UserError(f"{path}: the entry “{entry.splitlines()[0]}” needs a key and a url = {{https://…}}.")
+        papers[key[1]] = {"bibtex": entry.strip() + "\n", "link": link[1]}
+    return papers
 
 
 def quoted(study: Study, dataset: str, documents: list[Document]) -> list[dict[str, Any]]:
@@ -38,6 +61,7 @@ def quoted(study: Study, dataset: str, documents: list[Document]) -> list[dict[s
     return [
         {
             "source": document["source"],
+            "paper": document.get("paper"),
             "approximate": bool(document.get("approximate")),
             "values": by_row(document["values"].get(dataset, {})),
             "notes": by_row((document.get("notes") or {}).get(dataset, {})),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ Facts = Mapping[str, Any]
 
 
 class Figure:
-    """One figure of a dataset. ``name`` is part of its path; ``title`` and ``caption`` appear on the page.
+    """One figure of a dataset. ``name`` is part of its path; ``title`` and the description appear on the page.
 
     ``caption`` explains how to read the figure (``{dataset}`` is filled in), ``place`` sets its position on the page,
     and ``needs`` lists kinds of files: evaluations, histories, runs, embeddings, index, split, pack.
@@ -42,6 +42,15 @@ class Figure:
         """Whether a study has this figure (default: if rows are measured and the study is not a sweep)."""
         return bool(facts["measured"]) and not facts["sweep"]
 
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        """Sentences to add to the caption, about marks that only some studies have; empty ones are left out."""
+        return ()
+
+    def describe(self, facts: Facts) -> str:
+        """The caption for one dataset of a study: it explains all marks in the figure, and no others."""
+        caption = self.caption.format(dataset=facts["dataset_title"])
+        return " ".join(sentence for sentence in (caption, *self.sentences(facts)) if sentence)
+
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         """Draw the figure and write it to both files."""
         raise NotImplementedError
@@ -50,6 +59,19 @@ class Figure:
 def quoted(facts: Facts) -> set[str]:
     """The names of the rows with a published value."""
     return {row for document in facts["published"] for row in document["values"]}
+
+
+def intervals(facts: Facts, marks: str = "Whiskers") -> str:
+    """A sentence on the marks for intervals, if any row has several seeds."""
+    rows = [row for row in facts["rows"] if row["name"] in facts["measured"]]
+    return f"{marks} are 95 % t-intervals over seeds." if any(row["seeds"] > 1 for row in rows) else ""
+
+
+def compared(facts: Facts) -> str:
+    """A sentence on the two models in figures of embeddings: the best trained row and, if any, the untrained one."""
+    best = f"the trained method with the highest {facts['lead_metric']}, if possible without a warning"
+    reference = next((row["label"] for row in facts["rows"] if row["name"] == facts["reference"]), None)
+    return f"Shown are the untrained model ({reference}) and {best}." if reference else f"Shown is {best}."
 
 
 @cache

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recheck.names import BEST_ON_TEST, view_title
-from recheck.report.figures import Facts, Figure, quoted
+from recheck.names import BEST_ON_TEST, LAST_EPOCH, view_title
+from recheck.report.figures import Facts, Figure, intervals, quoted
 from recheck.report.numbers import quote
-from recheck.report.style import BLUE, INK, SKY, legend_line, legend_patch, note, save, striped, styled
+from recheck.report.style import (
+    BLUE,
+    INK,
+    PUBLISHED_ONLY,
+    SKY,
+    SMALL,
+    WIDTH,
+    legend_line,
+    legend_patch,
+    note,
+    save,
+    striped,
+    styled,
+)
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Patch, Series
@@ -21,8 +34,8 @@ PANELS = 2
 PLACES = ({"y": -0.14, "height": 0.38, "color": BLUE}, {"y": 0.28, "height": 0.22, "color": SKY})
 # An outline is this much higher than its bar, so that it is visible even if both have the same length.
 OUTLINE = 0.07
-# Fractions of a panel's width: one character of a number, and the free space next to the numbers.
-CHARACTER, FREE = 0.0167, 0.03
+# Inches: one character of a number, the free space next to the numbers, and the labels of the rows.
+CHARACTER, FREE, LABELS = 0.062, 0.1, 1.9
 DOUBT = "*"
 
 
@@ -49,12 +62,13 @@ def draw(
         figure, axes = plt.subplots(
             1,
             len(metrics),
-            figsize=(1.9 + 3.4 * len(metrics), 1.5 + 0.4 * len(labels)),
+            figsize=(WIDTH, 1.5 + 0.4 * len(labels)),
             sharey=True,
             squeeze=False,
             layout="constrained",
         )
         texts: dict[tuple[str, str], str] = {}
+        width = (WIDTH - LABELS) / len(metrics)
         for axis, metric in zip(axes[0], metrics, strict=True):
             values = table[table["metric"] == metric].set_index(["method", "view"])
             for row, method in enumerate(labels):
@@ -62,9 +76,15 @@ def draw(
                     _bar(axis, values.loc[(method, view)], row + place["y"], place)
                 first = values.loc[(method, views[0])]
                 texts[method, metric] = _numbers(first)
-                place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 5}
+                place = {
+                    "xytext": (4, 0),
+                    "textcoords": "offset points",
+                    "va": "center",
+                    "fontsize": SMALL,
+                    "zorder": 5,
+                }
                 axis.annotate(texts[method, metric], (_end(first), row + places[views[0]]["y"]), **place)
-            rooms = {method: 1 - FREE - CHARACTER * len(texts[method, metric]) for method in labels}
+            rooms = {method: 1 - (FREE + CHARACTER * len(texts[method, metric])) / width for method in labels}
             axis.set(title=metric, xlabel="percent")
             axis.set_xlim(
                 0, max(1, *(_end(row) / rooms[method] for (method, _), row in values.iterrows() if method in rooms))
@@ -73,19 +93,17 @@ def draw(
             striped(axis, len(labels))
         axes[0, 0].set_yticks(range(len(labels)), list(labels.values()))
         handles = _handles(table, places)
-        doubt = f"{DOUBT} published value that is doubtful or not comparable: see the notes below the table"
+        doubt = f"{DOUBT} published value that is doubtful or not comparable: see the notes of the table"
         doubtful = any(DOUBT in text for text in texts.values())
         figure.legend(
             handles=handles,
             loc="outside lower center",
             ncols=min(3, len(handles)),
             title=doubt if doubtful else None,
-            title_fontsize=8.5,
             labelspacing=0.7,
         )
         if not measured:
-            title = "Published values only: nothing was measured here"
-            figure.suptitle(title, fontsize=11, fontweight="bold")
+            figure.suptitle(PUBLISHED_ONLY)
         return save(figure, png, svg)
 
 
@@ -153,14 +171,30 @@ def _second(table: DataFrame) -> list[Line2D]:
 
 class Bars(Figure):
     name, title, place = "bars", "Best epoch on test and last epoch", 30
-    caption = (
-        "Per method on {dataset}: the best epoch on the test set, which is selected on the test set itself, and the "
-        "last epoch, which is not selected. Filled bars were measured here, with 95 % t-intervals for two or more "
-        "seeds. Outlines are published values; a short line across a bar is the value of a second document that "
-        "disagrees with the first. The numbers belong to the best epoch, with published values in brackets. An "
-        "asterisk marks a published value that is doubtful or not comparable; see the notes below the table."
-    )
+    caption = "The metrics of each method on {dataset}."
     needs = ("evaluations",)
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        measured, documents = facts["measured"], facts["published"]
+        quotes = [views for document in documents for views in document["values"].values()]
+        shown = [view for view in facts["views"] if measured or any(view in views for views in quotes)]
+        if BEST_ON_TEST in shown:
+            yield "The best epoch on test is selected on the test set itself."
+        if LAST_EPOCH in shown:
+            yield "The last epoch is not selected."
+        if len(shown) > 1:
+            yield f"The numbers belong to the {view_title(shown[0])}."
+        if quoted(facts):
+            yield "Outlines are published values."
+        if measured:
+            yield "Filled bars were measured here."
+            yield intervals(facts)
+        if measured and quoted(facts):
+            yield "The numbers in brackets are published."
+        if len(documents) > 1:
+            yield "A short line across a bar is the value of a second document that disagrees with the first."
+        if any(document["notes"] for document in documents):
+            yield "An asterisk marks a published value that is doubtful or not comparable; see the notes of the table."
 
     def applies(self, facts: Facts) -> bool:
         return BEST_ON_TEST in facts["views"] and not facts["sweep"] and bool(facts["measured"] or quoted(facts))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recheck.report.figures import Facts, Figure
+from recheck.report.figures import Facts, Figure, intervals
 from recheck.report.numbers import MINUS
 from recheck.report.query_sets import LOOKS, title, wrapped
-from recheck.report.style import GREY, INK, legend_line, note, save, striped, styled
+from recheck.report.style import GREY, INK, SMALL, WIDTH, legend_line, note, save, striped, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs, Line2D
@@ -38,7 +38,7 @@ def draw(rows: Sequence[Row], chance: float, *, png: str | Path, svg: str | Path
     if not metrics:
         return note("No costs: nothing was measured.", png, svg)
     with styled() as plt:
-        size = (2.6 + 2.6 * len(metrics), 1.4 + 0.5 * len(rows))
+        size = (WIDTH, 1.4 + 0.5 * len(rows))
         figure, axes = plt.subplots(1, len(metrics), figsize=size, sharey=True, squeeze=False, layout="constrained")
         for axis, metric in zip(axes[0], metrics, strict=True):
             if metric == BY_CHANCE and not math.isnan(chance):
@@ -74,7 +74,7 @@ def _column(axis: Axes, values: Sequence[tuple[float, float] | None], name: str,
             axis.errorbar(mean, y, xerr=inside, color=colour, capsize=2.5, lw=1.2, zorder=3)
         axis.plot(mean, y, marker, color=colour, ms=5.5, clip_on=False, zorder=4)
         text = f"{mean:.1f}" if row == 0 else difference(mean, corrected)
-        look = {"color": colour, "fontsize": 8, "fontweight": "bold" if row == 0 else "normal"}
+        look = {"color": colour, "fontsize": SMALL, "fontweight": "bold" if row == 0 else "normal"}
         axis.annotate(
             text, (1, y), (32, 0), ("axes fraction", "data"), "offset points", va="center", ha="right", **look
         )
@@ -132,10 +132,12 @@ class Costs(Figure):
         "system with one mistake of the original, or several if its name says so. Circles are queries of seen classes "
         "(used in training), squares are queries of unseen classes. The vertical lines are the values of the corrected "
         "system. The numbers on the right are values in the first row, and differences from them in percentage points "
-        "in all other rows. The dotted line is the R@1 of random neighbours. Whiskers are 95 % t-intervals, for two or "
-        "more seeds."
+        "in all other rows. The dotted line is the R@1 of random neighbours."
     )
     needs = ("evaluations", "index", "split")
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        return (intervals(facts),)
 
     def applies(self, facts: Facts) -> bool:
         return super().applies(facts) and facts["baseline"] in facts["measured"]

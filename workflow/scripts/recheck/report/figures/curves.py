@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recheck.report.figures import Figure
-from recheck.report.style import BLUE, INK, VERMILLION, legend_line, note, plain, save, styled
+from recheck.report.figures import Facts, Figure
+from recheck.report.style import BLUE, INK, VERMILLION, WIDTH, arranged, legend_line, note, plain, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Series
@@ -37,16 +36,19 @@ def draw(
     trained = [m for m in labels if m != reference and (histories.loc[histories["method"] == m, "step"] > 0).any()]
     if not trained:
         return note("No training curves: nothing was trained here.", png, svg)
-    bands = math.ceil(len(trained) / PANELS_PER_ROW)
-    columns = math.ceil(len(trained) / bands)
+    bands, columns = arranged(len(trained), PANELS_PER_ROW)
     if selection not in histories:
         selection = None
     heights = [1.7, 1] if selection else [1.2]
+    several = bool(
+        (histories[histories["method"].isin(trained)].groupby("method")[["seed", "fold"]].nunique() > 1).any(axis=None)
+    )
     with styled() as plt:
-        size = (max(6.5, 0.9 + 2.7 * columns), 0.9 + 1.3 * sum(heights) * bands)
+        size = (WIDTH, 0.9 + 1.3 * sum(heights) * bands)
         figure = plt.figure(figsize=size, layout="constrained")
         grid = figure.add_gridspec(len(heights) * bands, columns, height_ratios=heights * bands)
         first: Axes | None = None
+        marked = False
         for number, method in enumerate(trained):
             band, column = divmod(number, columns)
             runs = histories[histories["method"] == method]
@@ -60,7 +62,7 @@ def draw(
                 titled = figure.add_subplot(grid[len(heights) * band, column], sharex=loss, sharey=first)
                 first = first or titled
                 _lines(titled, runs, selection, 100, BLUE)
-                _mark_chosen(titled, runs, selection, chosen)
+                marked |= _mark_chosen(titled, runs, selection, chosen)
                 titled.tick_params(labelbottom=False, labelleft=column == 0)
             titled.set_title(labels[method])
             if column == 0:
@@ -68,11 +70,10 @@ def draw(
                 loss.set_ylabel("loss")
         colour = BLUE if selection else INK
         one = "one fold of one seed" if histories["seed"].nunique() > 1 else "one fold"
-        handles = [
-            legend_line(color=colour, lw=2, label="mean over runs"),
-            legend_line(color=colour, lw=0.8, alpha=0.5, label=f"single run ({one})"),
-        ]
-        if selection:
+        handles = [legend_line(color=colour, lw=2, label="mean over runs" if several else "run")]
+        if several:
+            handles.append(legend_line(color=colour, lw=0.8, alpha=0.5, label=f"single run ({one})"))
+        if marked:
             kept = {"color": VERMILLION, "marker": "D", "ls": "", "ms": 5, "mec": "white"}
             handles.append(legend_line(label="selected checkpoint", **kept))
         figure.align_ylabels()
@@ -102,21 +103,29 @@ def _lines(axis: Axes, runs: DataFrame, column: str, scale: float, colour: str) 
     axis.plot(shared.index, scale * shared["mean"], color=colour, lw=2)
 
 
-def _mark_chosen(axis: Axes, runs: DataFrame, column: str, chosen: Mapping[tuple[str, int, int], int]) -> None:
+def _mark_chosen(axis: Axes, runs: DataFrame, column: str, chosen: Mapping[tuple[str, int, int], int]) -> bool:
+    """Mark the selected checkpoints; return whether there are any."""
+    marked = False
     for (method, seed, fold), run in runs.groupby(["method", "seed", "fold"]):
         kept = run[run["epoch"] == chosen.get((method, seed, fold))]
         axis.plot(kept["step"], 100 * kept[column], "D", color=VERMILLION, ms=5, mec="white", mew=0.7, zorder=4)
+        marked |= bool(kept[column].notna().any())
+    return marked
 
 
 class Curves(Figure):
     name, title, place = "curves", "Training curves", 120
     caption = (
-        "Training on {dataset}, with one pair of panels per method. Upper panel: the metric that selects the "
-        "checkpoint, on the images named on the axis; all methods share one scale. Lower panel: the loss, with its own "
-        "scale per method (logarithmic if it falls far). A thin line is a single run (one fold of one seed), the thick "
-        "line is the mean over the steps that all runs have, and diamonds are the selected checkpoints."
+        "Training on {dataset}. The loss has its own scale per method (logarithmic if it falls far). Where a method "
+        "has several runs (folds or seeds), thin lines are single runs and the thick line is their mean over the steps "
+        "that all of them have."
     )
     needs = ("histories", "runs")
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        if facts["selection_column"]:
+            yield "Upper panels: a metric during training, on the images named on the axis, with one scale for all."
+            yield "Diamonds are the selected checkpoints."
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         facts = inputs.facts

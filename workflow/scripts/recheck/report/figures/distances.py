@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from recheck.data.splits import PAIRED_IMAGES, spread_classes
 from recheck.names import BEST_ON_TEST
-from recheck.report.figures import Facts, Figure
-from recheck.report.style import BLUE, GREY, VERMILLION, legend_line, legend_patch, save, styled
+from recheck.report.figures import Facts, Figure, compared
+from recheck.report.style import BLUE, GREY, VERMILLION, WIDTH, legend_line, legend_patch, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Drawing, Inputs, Line2D, Patch
@@ -80,42 +80,50 @@ def draw(
         figure, axes = plt.subplots(
             1,
             len(embeddings),
-            figsize=(0.9 + 4.6 * len(embeddings), 4.2),
+            figsize=(WIDTH, 4.2),
             sharey=True,
             squeeze=False,
             layout="constrained",
         )
+        drawn: set[str] = set()
         for axis, (label, vectors) in zip(axes[0], embeddings.items(), strict=True):
             counts = histogram(vectors[chosen], labels[chosen])
             by_chance = counts.pairs.sum() * LARGEST / BINS * density(centres(), vectors.shape[1])
             axis.stairs(counts.pairs, np.linspace(0, LARGEST, BINS + 1), fill=True, color=GREY, alpha=0.55, lw=0)
             axis.stairs(counts.positives, np.linspace(0, LARGEST, BINS + 1), color=BLUE, lw=1.1)
             visible = by_chance >= 1
+            drawn |= {"random"} if visible.any() else set()
+            drawn |= {"positives"} if counts.positives.any() else set()
             axis.plot(centres()[visible], by_chance[visible], color=VERMILLION, lw=1.4, ls=(0, (4, 2)))
             axis.set(yscale="log", xlim=(0, LARGEST), title=label, xlabel=f"distance between two {what} images")
         axes[0, 0].set_ylim(bottom=0.7)
         axes[0, 0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes[0, 0].set_ylabel(f"pairs per bin of {LARGEST / BINS:g}")
-        figure.legend(handles=_handles(), loc="outside lower center", ncols=3)
+        figure.legend(handles=_handles(drawn), loc="outside lower center", ncols=3)
         return save(figure, png, svg)
 
 
-def _handles() -> list[Line2D | Patch]:
-    return [
-        legend_patch(color=GREY, alpha=0.55, lw=0, label="all pairs"),
-        legend_line(color=BLUE, lw=1.4, label="pairs of the same class"),
-        legend_line(color=VERMILLION, lw=1.4, ls=(0, (4, 2)), label="random points on the sphere"),
-    ]
+def _handles(drawn: Collection[str]) -> list[Line2D | Patch]:
+    """Legend entries for all pairs and for what else is drawn: ``positives``, ``random``."""
+    kinds = {
+        "positives": {"color": BLUE, "label": "pairs of the same class"},
+        "random": {"color": VERMILLION, "ls": (0, (4, 2)), "label": "random points on the sphere"},
+    }
+    lines = [legend_line(lw=1.4, **look) for kind, look in kinds.items() if kind in drawn]
+    return [legend_patch(color=GREY, alpha=0.55, lw=0, label="all pairs"), *lines]
 
 
 class Distances(Figure):
     name, title, place = "distances", "Distances between images", 130
     caption = (
-        "Distances between images of {dataset} (test or training images, as labelled on the axis), counted in small "
-        "bins on a logarithmic scale: all pairs, pairs of the same class, and the expectation for random points on the "
-        "sphere. In an embedding that recognises classes, pairs of the same class lie to the left of all other pairs."
+        "Distances between images of {dataset}, counted in small bins on a logarithmic scale: all pairs, pairs of the "
+        "same class, and the expectation for random points on the sphere. In an embedding that recognises classes, "
+        "pairs of the same class lie to the left of all other pairs."
     )
     needs = ("evaluations", "runs", "embeddings", "index", "split")
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        return (compared(facts),)
 
     def applies(self, facts: Facts) -> bool:
         # only for normalised embeddings, because the density is that of points on a sphere

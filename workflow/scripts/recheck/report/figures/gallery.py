@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recheck.evaluation.search import Search
-from recheck.report.figures import Facts, Figure
-from recheck.report.style import GREY, INK, save, styled
+from recheck.report.figures import Facts, Figure, compared
+from recheck.report.style import GREY, INK, NORMAL, SMALL, WIDTH, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
@@ -19,31 +20,39 @@ if TYPE_CHECKING:
 RIGHT, WRONG = "#009E73", "#D55E00"
 CHECK, CROSS = "\N{CHECK MARK}", "\N{BALLOT X}"
 # Sizes in inches, which are also the drawing's coordinates, so that text and frames keep their proportions.
-TILE, GAP, NAME, MARGIN, INSET, PIXELS = 0.86, 0.14, 0.3, 0.15, 0.05, 128
-LABEL, QUERY, QUERY_NAME = 1.3, 1.2, 0.36
-NAME_SIZE, CHARACTERS = 6.5, 14
-QUERIES, NEIGHBOURS, EVERY_NTH_FAILS = 6, 8, 3
+TILE, GAP, NAME, MARGIN, INSET, PIXELS = 0.86, 0.14, 0.32, 0.15, 0.05, 128
+QUERY, QUERY_NAME = 1.2, 0.36
+QUERIES, NEIGHBOURS, CHARACTERS = 6, 8, 13
+LINE = 0.17
+LEFT = WIDTH - MARGIN - NEIGHBOURS * (TILE + GAP)
 
 
-def choose_queries(labels: np.ndarray, right: np.ndarray, count: int) -> np.ndarray:
-    """Positions of queries, evenly spread over the classes; every third has a wrong nearest neighbour.
+@dataclass(frozen=True)
+class Counts:
+    """Numbers over all queries: those with a correct nearest neighbour, and their correct neighbours."""
 
-    ``right`` tells for each image whether its nearest neighbour has the same class. The classes are divided into
-    ``count`` blocks. Each block gives the image closest to its middle that has a correct neighbour (in every third
-    block, a wrong one) or, if no image fits, the image in the middle. Classes with one image are left out, because they
-    have no correct neighbour.
+    queries: int
+    right: int
+    neighbours: int
+    right_neighbours: int
+
+
+def count(labels: np.ndarray, query_labels: np.ndarray, nearest: np.ndarray) -> Counts:
+    """Counts over all queries; ``nearest`` is an array (query, rank) of positions, with -1 for a missing neighbour."""
+    right = (labels[nearest] == query_labels[:, None]) & (nearest >= 0)
+    return Counts(len(right), int(right[:, 0].sum()), int((nearest >= 0).sum()), int(right.sum()))
+
+
+def choose_queries(labels: np.ndarray, answerable: np.ndarray, count: int) -> np.ndarray:
+    """Positions of ``count`` queries, evenly spaced in the list of all queries sorted by class.
+
+    ``answerable`` tells which queries have another image of their class to find; the others are left out. Whether the
+    neighbours that a method finds are right has no influence.
     """
-    classes, counts = np.unique(labels, return_counts=True)
-    blocks = np.array_split(classes[counts > 1], count)
-    chosen = []
-    for number, block in enumerate(block for block in blocks if len(block)):
-        wanted = number % EVERY_NTH_FAILS != EVERY_NTH_FAILS - 1
-        middle = (len(block) - 1) / 2
-        order = sorted(range(len(block)), key=lambda place: (abs(place - middle), place))
-        candidates = np.concatenate([np.flatnonzero(labels == block[place]) for place in order])
-        fitting = candidates[right[candidates] == wanted]
-        chosen.append(int(fitting[0] if len(fitting) else candidates[0]))
-    return np.asarray(chosen, dtype=np.int64)
+    ordered = np.argsort(labels, kind="stable")
+    ordered = ordered[answerable[ordered]]
+    count = min(count, len(ordered))
+    return ordered[((np.arange(count) + 0.5) * len(ordered) / max(1, count)).astype(np.int64)]
 
 
 def draw(
@@ -55,53 +64,64 @@ def draw(
     names: Mapping[int, str],
     png: str | Path,
     svg: str | Path,
+    counts: Mapping[str, Counts] | None = None,
 ) -> Drawing:
     """Each query with one row of nearest neighbours per method, to show what training changed.
 
     ``image(position)`` returns an RGB array and ``labels`` has the class of each position. ``neighbours`` maps each
-    method's label to an array (query, rank) of positions, with -1 for a missing neighbour.
+    method's label to an array (query, rank) of positions, with -1 for a missing neighbour; ``counts`` maps it to the
+    counts over all queries.
     """
+    counts = counts or {}
     ranks = max(nearest.shape[1] for nearest in neighbours.values())
     row = TILE + NAME
     block = max(len(neighbours) * row, QUERY + QUERY_NAME)
-    left = MARGIN + QUERY + GAP + LABEL
-    width = left + ranks * (TILE + GAP) + MARGIN
-    top = 0.45
+    top = 0.5 + LINE * len(counts)
     height = top + len(queries) * (block + GAP) + 0.1
     with styled() as plt:
-        figure = plt.figure(figsize=(width, height))
+        figure = plt.figure(figsize=(WIDTH, height))
         axis = figure.add_axes((0, 0, 1, 1))
-        axis.set(xlim=(0, width), ylim=(height, 0))
+        axis.set(xlim=(0, WIDTH), ylim=(height, 0))
         axis.axis("off")
-        _heading(axis, left, top - 0.2, ranks)
+        for line, (method, found) in enumerate(counts.items()):
+            axis.text(MARGIN, 0.2 + LINE * line, _in_words(method, found), fontsize=SMALL, va="center")
+        _heading(axis, top - 0.2, ranks)
         for number, query in enumerate(queries):
             y = top + number * (block + GAP)
             if number:
-                axis.plot([MARGIN, width - MARGIN], [y - GAP / 2 - 0.04] * 2, color="#dddddd", lw=0.8)
+                axis.plot([MARGIN, WIDTH - MARGIN], [y - GAP / 2 - 0.04] * 2, color="#dddddd", lw=0.8)
             _query(axis, image(int(query)), names.get(int(labels[query]), ""), y, len(neighbours) * row - NAME)
             for line, (method, nearest) in enumerate(neighbours.items()):
                 row_top = y + line * row
                 _method(axis, method, MARGIN + QUERY + GAP, row_top, nearest[number], labels, labels[query])
                 for rank, position in enumerate(nearest[number]):
                     if position >= 0:
-                        corner = (left + rank * (TILE + GAP), row_top)
+                        corner = (LEFT + rank * (TILE + GAP), row_top)
                         right = bool(labels[position] == labels[query])
                         _neighbour(axis, image(int(position)), corner, right, names.get(int(labels[position]), ""))
         return save(figure, png, svg)
 
 
-def _heading(axis: Axes, left: float, y: float, ranks: int) -> None:
+def _in_words(method: str, found: Counts) -> str:
+    share = 100 * found.right_neighbours / max(1, found.neighbours)
+    return (
+        f"{method}: the nearest neighbour is correct for {found.right:,} of all {found.queries:,} queries "
+        f"({100 * found.right / found.queries:.1f} %), and {share:.1f} % of all their neighbours are correct."
+    )
+
+
+def _heading(axis: Axes, y: float, ranks: int) -> None:
     from matplotlib.patches import Rectangle
 
-    axis.text(MARGIN, y, "query", fontsize=8, color=GREY, va="center")
-    axis.text(left, y, f"its {ranks} nearest neighbours, nearest first:", fontsize=8, color=GREY, va="center")
-    x = left + 2.75
+    axis.text(MARGIN, y, "query", fontsize=SMALL, color=GREY, va="center")
+    axis.text(LEFT, y, f"its {ranks} nearest neighbours, nearest first:", fontsize=SMALL, color=GREY, va="center")
+    x = LEFT + 2.75
     for sign, colour, dash, meaning in (
         (CHECK, RIGHT, "-", "same class"),
         (CROSS, WRONG, (0, (3, 2)), "another class"),
     ):
         axis.add_patch(Rectangle((x, y - 0.09), 0.18, 0.18, fill=False, ec=colour, lw=1.8, ls=dash))
-        axis.text(x + 0.26, y, f"{sign} {meaning}", fontsize=8, color=INK, va="center")
+        axis.text(x + 0.26, y, f"{sign} {meaning}", fontsize=SMALL, color=INK, va="center")
         x += 1.25
 
 
@@ -113,7 +133,7 @@ def _query(axis: Axes, picture: np.ndarray, name: str, y: float, span: float) ->
     axis.add_patch(Rectangle(corner, QUERY, QUERY, fill=False, ec="#444444", lw=1))
     text = "\n".join(textwrap.wrap(name, 20, max_lines=2, placeholder="…"))
     axis.text(
-        corner[0] + QUERY / 2, corner[1] + QUERY + 0.06, text, fontsize=7.5, fontweight="bold", ha="center", va="top"
+        corner[0] + QUERY / 2, corner[1] + QUERY + 0.06, text, fontsize=SMALL, fontweight="bold", ha="center", va="top"
     )
 
 
@@ -122,8 +142,10 @@ def _method(axis: Axes, method: str, x: float, y: float, nearest: np.ndarray, la
     shown = nearest[nearest >= 0]
     hits = int((labels[shown] == query).sum())
     lines = textwrap.wrap(method, 16, max_lines=3, placeholder="…", break_on_hyphens=False)
-    axis.text(x, y + TILE / 2 - 0.03, "\n".join(lines), fontsize=9, fontweight="bold", va="bottom", linespacing=1.1)
-    axis.text(x, y + TILE / 2 + 0.06, f"{hits} of {len(shown)} correct", fontsize=8, color=GREY, va="top")
+    axis.text(
+        x, y + TILE / 2 - 0.03, "\n".join(lines), fontsize=NORMAL, fontweight="bold", va="bottom", linespacing=1.1
+    )
+    axis.text(x, y + TILE / 2 + 0.06, f"{hits} of {len(shown)} correct", fontsize=SMALL, color=GREY, va="top")
 
 
 def _neighbour(axis: Axes, picture: np.ndarray, corner: tuple[float, float], right: bool, name: str) -> None:
@@ -134,14 +156,14 @@ def _neighbour(axis: Axes, picture: np.ndarray, corner: tuple[float, float], rig
     axis.add_patch(Rectangle(corner, TILE, TILE, fill=False, ec=colour, lw=2.2, ls=dash))
     badge = (corner[0] + TILE - 0.03, corner[1] + 0.03)
     axis.add_patch(Circle(badge, 0.095, fc=colour, ec="white", lw=1, zorder=3))
-    axis.text(*badge, sign, fontsize=7, color="white", ha="center", va="center_baseline", zorder=4)
+    axis.text(*badge, sign, fontsize=SMALL, color="white", ha="center", va="center_baseline", zorder=4)
     text = "\n".join(textwrap.wrap(name, CHARACTERS, max_lines=2, placeholder="…"))
     colour = GREY if right else INK
     axis.text(
         corner[0] + TILE / 2,
         corner[1] + TILE + 0.04,
         text,
-        fontsize=NAME_SIZE,
+        fontsize=SMALL,
         color=colour,
         ha="center",
         va="top",
@@ -168,45 +190,45 @@ def _picture(axis: Axes, picture: np.ndarray, corner: tuple[float, float], size:
     )
 
 
-def _nearest(vectors: np.ndarray, rows: np.ndarray, queries: int, count: int) -> np.ndarray:
-    """The nearest ``count`` rows: from the gallery (after the first ``queries`` rows), else from all other rows."""
+def _nearest(vectors: np.ndarray, queries: int) -> np.ndarray:
+    """The nearest rows of each query: from the gallery (after the first ``queries`` rows), else from all other rows."""
     if queries < len(vectors):
-        return queries + Search(vectors[queries:]).nearest(vectors[rows], count)
+        return queries + Search(vectors[queries:]).nearest(vectors[:queries], NEIGHBOURS)
     search = Search(vectors)
-    if len(rows) == queries:
-        search.pair_up(count)
-    return search.nearest(None, count, rows)
+    search.pair_up(NEIGHBOURS)
+    return search.nearest(None, NEIGHBOURS, np.arange(queries))
 
 
 class Gallery(Figure):
     name, title, place = "gallery", "Retrieved images", 100
     caption = (
-        "The nearest neighbours of six test images of {dataset} under the best trained method in the table and, if the "
-        "study has an untrained row, before training. A solid frame with a check mark is an image of the query's "
-        "class, a dashed frame with a cross an image of another class. The queries are spread evenly over the classes. "
-        "Every third query is one whose nearest neighbour is still wrong after training, so the gallery shows mistakes "
-        "more often than they occur."
+        "The eight nearest neighbours of six test images of {dataset}. The queries are evenly spaced in the list of "
+        "all queries, sorted by class; whether their neighbours are right has no influence on the choice. The lines at "
+        "the top count all queries. A solid frame with a check mark is an image of the query's class, a dashed frame "
+        "with a cross an image of another class."
     )
     needs = ("evaluations", "runs", "embeddings", "index", "split", "pack")
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        return (compared(facts),)
 
     def applies(self, facts: Facts) -> bool:
         return super().applies(facts) and facts["scope"] == "all"
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         shown = inputs.shown(with_gallery=True)
-        candidates = np.arange(inputs.queries)
-        last = list(shown.embeddings.values())[-1]
-        right = shown.labels[_nearest(last, candidates, len(candidates), 1)[:, 0]] == shown.labels[candidates]
-        queries = choose_queries(shown.labels[candidates], right, QUERIES)
+        labels, queries = shown.labels, inputs.queries
+        classes, counts = np.unique(labels[queries:] if queries < len(labels) else labels, return_counts=True)
+        answerable = np.isin(labels[:queries], classes if queries < len(labels) else classes[counts > 1])
+        chosen = choose_queries(labels[:queries], answerable, QUERIES)
+        nearest = {label: _nearest(vectors, queries) for label, vectors in shown.embeddings.items()}
         return draw(
             lambda position: np.asarray(inputs.pack.image(int(shown.images[position]))),
-            shown.labels,
-            queries,
-            {
-                label: _nearest(vectors, queries, len(candidates), NEIGHBOURS)
-                for label, vectors in shown.embeddings.items()
-            },
+            labels,
+            chosen,
+            {label: found[chosen] for label, found in nearest.items()},
             names=shown.names,
+            counts={label: count(labels, labels[:queries], found) for label, found in nearest.items()},
             png=png,
             svg=svg,
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from recheck.names import LAST_EPOCH
 from recheck.report.figures import Facts, Figure
-from recheck.report.style import GREY, legend_line, line_of, note, save, styled
+from recheck.report.style import GREY, PUBLISHED_ONLY, SMALL, WIDTH, legend_line, line_of, note, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Published, Series
@@ -61,10 +61,10 @@ def draw(
     if not measured:
         histories = histories.reindex(columns=["method", "seed", "fold", "epoch", *columns])
     with styled() as plt:
-        figure, axis = plt.subplots(figsize=(7.6, 4.8), layout="constrained")
+        figure, axis = plt.subplots(figsize=(WIDTH, 5.4), layout="constrained")
         if values:
             handles = _over_values(axis, histories, columns, values, published, names or {})
-            handles.append(legend_line(ls="", label=f"numbers: {setting[:1].lower()}{setting[1:]}"))
+            axis.set_title(f"The numbers beside the marks: {setting[:1].lower()}{setting[1:]}", loc="left")
         else:
             handles = _over_epochs(axis, histories, columns, labels, published)
             star = {"color": GREY, "marker": "*", "ls": "", "ms": 11, "mec": "white"}
@@ -73,7 +73,7 @@ def draw(
             label = "published, read off a plot" if read_off else "published"
             handles.append(legend_line(color=GREY, marker="o", mfc="white", ls="", ms=7, label=label))
         if not measured:
-            figure.suptitle("Published values only: nothing was measured here", fontsize=11, fontweight="bold")
+            figure.suptitle(PUBLISHED_ONLY)
         role, metric = columns[1].split("_", 1)
         axis.set(xlabel=f"{metric} on training images (%)", ylabel=f"{metric} on {_NAMES.get(role, role)} images (%)")
         axis.margins(0.06)
@@ -104,7 +104,8 @@ def _over_epochs(
             axis.plot(path.iloc[-1:, 0], path.iloc[-1:, 1], **star)
         if method in published:
             axis.plot(*published[method], ls="", ms=8, mfc="white", mew=1.4, zorder=3, **look)
-        handles.append(legend_line(lw=1.4 if len(path) else 0, ms=4.5, label=labels[method], **look))
+        kind = {"lw": 1.4, "ms": 4.5} if len(path) else {"lw": 0, "ms": 7, "mfc": "white", "mew": 1.4}
+        handles.append(legend_line(label=labels[method], **kind, **look))
     return handles
 
 
@@ -126,7 +127,8 @@ def _over_values(
     handles = []
     for number, label in enumerate(drawn):
         look = {"ms": 6, **line_of(number)}
-        handles.append(legend_line(lw=1.3, label=label, **look))
+        kind = {} if measured[label] else {"ls": ":", "mfc": "white"}
+        handles.append(legend_line(lw=1.3, label=label, **look, **kind))
         for points, kind in ((measured[label], {"ls": "-"}), (quoted[label], {"ls": ":", "mfc": "white"})):
             if points:
                 axis.plot(*zip(*(end for _, end in points), strict=True), lw=1.3, zorder=3, **look, **kind)
@@ -134,7 +136,7 @@ def _over_values(
                 for value, end in named:
                     place = {"xytext": (4, 5), "textcoords": "offset points"}
                     axis.annotate(
-                        names.get(value, f"{value:g}"), end, fontsize=8, color=look["color"], zorder=4, **place
+                        names.get(value, f"{value:g}"), end, fontsize=SMALL, color=look["color"], zorder=4, **place
                     )
     return handles
 
@@ -168,12 +170,21 @@ def _is_quoted(facts: Facts, metric: str) -> bool:
 class Generalisation(Figure):
     name, title, place = "generalisation", "Retrieval of training and unseen images", 60
     caption = (
-        "Retrieval of training images (horizontal) and of unseen images (vertical) of {dataset}, as means over seeds "
-        "and folds. A curve follows a method from its start to its last evaluated epoch, marked by a star. If the "
-        "study varies a setting, a curve has one point per value, at the last evaluated epoch. Hollow marks are "
-        "published values of the end of training. Of two points at the same height, the left one has memorised less."
+        "Retrieval of training images (horizontal) and of unseen images (vertical) of {dataset}. Of two points at the "
+        "same height, the left one has memorised less."
     )
     needs = ("histories",)
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        if facts["sweep"]:
+            yield "A curve has one point per value of the setting, at the last evaluated epoch."
+        elif facts["measured"]:
+            yield "A curve follows a method from its start to its last evaluated epoch, marked by a star."
+        if facts["measured"]:
+            yield "Measured values are means over seeds and folds."
+        columns = facts["generalisation_columns"]
+        if columns and _is_quoted(facts, columns[0]):
+            yield "Hollow marks are published values of the end of training."
 
     def applies(self, facts: Facts) -> bool:
         columns = facts["generalisation_columns"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recheck.data.splits import spread_classes
-from recheck.report.figures import Facts, Figure
-from recheck.report.style import COLOURS, FAINT, MARKERS, save, styled
+from recheck.report.figures import Facts, Figure, compared
+from recheck.report.style import COLOURS, FAINT, MARKERS, WIDTH, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
@@ -53,13 +53,13 @@ def draw(
     are drawn instead of markers.
     """
     with styled() as plt:
-        legend = 0.34 * math.ceil((len(shown) + 1) / LEGEND_COLUMNS) + 0.1
-        figure = plt.figure(figsize=(0.3 + 5.4 * len(embeddings), 5.7 + legend), layout="constrained")
+        rest = ~np.isin(class_labels, shown)
+        legend = 0.34 * math.ceil((len(shown) + rest.any()) / LEGEND_COLUMNS) + 0.1
+        figure = plt.figure(figsize=(WIDTH, 5.7 + legend), layout="constrained")
         grid = figure.add_gridspec(2, len(embeddings), height_ratios=[5.7, legend])
         for column, (label, vectors) in enumerate(embeddings.items()):
             axis = figure.add_subplot(grid[0, column])
             points = project(vectors)
-            rest = ~np.isin(class_labels, shown)
             axis.plot(*points[rest].T, ".", color=FAINT, ms=3.5, mew=0, zorder=1, rasterized=len(points) > 3000)
             for number, cls in enumerate(shown):
                 for member in np.flatnonzero(class_labels == cls):
@@ -125,10 +125,11 @@ def _class_legend(
     thumbnails: Mapping[int, np.ndarray] | None,
 ) -> None:
     """Draw the legend of frames or markers, with an image of each class if the map has images."""
-    rows = math.ceil((len(shown) + 1) / LEGEND_COLUMNS)
+    entries = len(shown) + int(bool((~np.isin(class_labels, shown)).any()))
+    rows = math.ceil(entries / LEGEND_COLUMNS)
     axis.set(xlim=(0, LEGEND_COLUMNS), ylim=(rows - 0.5, -0.5))
     axis.axis("off")
-    for number in range(len(shown) + 1):
+    for number in range(entries):
         row, column = divmod(number, LEGEND_COLUMNS)
         at = np.array([column + 0.08, row])
         if number == len(shown):
@@ -151,12 +152,14 @@ def _frame_only(axis: Axes) -> None:
 class Map(Figure):
     name, title, place = "map", "Map of the test embeddings", 140
     caption = (
-        "Test images of {dataset} in two dimensions: t-SNE of their concatenated embeddings under the best trained "
-        "method in the table and, if the study has an untrained row, before training. Images with the same frame or "
-        "marker are of the same class; where they lie together, the embedding recognises the class. Distances between "
-        "distant groups mean little in such a map."
+        "Test images of {dataset} in two dimensions: t-SNE of their concatenated embeddings. Images with the same "
+        "frame or marker are of the same class; where they lie together, the embedding recognises the class. Distances "
+        "between distant groups mean little in such a map."
     )
     needs = ("evaluations", "runs", "embeddings", "index", "split", "pack")
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        return (compared(facts),)
 
     def applies(self, facts: Facts) -> bool:
         return super().applies(facts) and facts["scope"] == "all"

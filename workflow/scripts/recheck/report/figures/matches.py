@@ -10,7 +10,19 @@ import numpy as np
 
 from recheck.evaluation.calibration import MatchHistogram, class_reliability, match_histogram
 from recheck.report.query_sets import LOOKS, QueryFigure, QuerySet, Sets, limits, measured, names, title, wrapped
-from recheck.report.style import GREY, INK, SKY, VERMILLION, legend_line, legend_patch, note, save, styled
+from recheck.report.style import (
+    GREY,
+    INK,
+    SKY,
+    SMALL,
+    VERMILLION,
+    WIDTH,
+    legend_line,
+    legend_patch,
+    note,
+    save,
+    styled,
+)
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
@@ -34,7 +46,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
     spans, shared = limits(sets)
     columns = names(sets)
     with styled() as plt:
-        size = (2.0 + 3.8 * len(columns), 1.0 + 1.35 * len(sets))
+        size = (WIDTH, 1.0 + 1.35 * len(sets))
         sharing = {"sharex": "all" if shared else "row", "sharey": "row"}
         figure, axes = plt.subplots(
             len(sets), len(columns), figsize=size, squeeze=False, layout="constrained", **sharing
@@ -56,11 +68,14 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
             axis.set_title(title(name))
         for axis in axes[-1]:
             axis.set_xlabel("distance to the nearest neighbour")
+        every = [histogram for by_name in sets.values() for histogram in histograms(by_name).values()]
+        kinds = (("correct", RIGHT, "right"), ("wrong", WRONG, "wrong"))
         handles = [
-            legend_patch(label="correct nearest neighbours", **RIGHT),
-            legend_patch(label="wrong nearest neighbours", **WRONG),
-            legend_line(color=INK, lw=1.3, label="threshold (accepted to its left)"),
+            legend_patch(label=f"{word} nearest neighbours", **look)
+            for word, look, side in kinds
+            if any(getattr(histogram, side).any() for histogram in every)
         ]
+        handles.append(legend_line(color=INK, lw=1.3, label="threshold (accepted to its left)"))
         figure.align_ylabels(axes[:, 0])
         scale = None if shared else "each row has its own distance scale"
         figure.legend(handles=handles, loc="outside lower center", ncols=3, title=scale)
@@ -86,7 +101,7 @@ def _mirrored(axis: Axes, histogram: MatchHistogram, queries: QuerySet, name: st
         (0.97, "top", f"{right:,} correct, {both:,} of them accepted"),
         (0.03, "bottom", f"{wrong:,} wrong, {accepted - both:,} of them accepted"),
     ):
-        axis.text(0.985, height, text, transform=axis.transAxes, ha="right", va=side, fontsize=8, zorder=5)
+        axis.text(0.985, height, text, transform=axis.transAxes, ha="right", va=side, fontsize=SMALL, zorder=5)
 
 
 class Matches(QueryFigure):

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recheck.names import QUERY_VIEWS, view_title
-from recheck.report.figures import Facts, Figure, quoted
-from recheck.report.style import GREY, VIEW_STYLES, legend_line, save, striped, styled
+from recheck.names import FOLD_VIEWS, QUERY_VIEWS, view_title
+from recheck.report.figures import Facts, Figure, intervals, quoted
+from recheck.report.style import GREY, PUBLISHED_ONLY, VIEW_STYLES, legend_line, panels, save, striped, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Published, Series
 
 # The upper limit of percentages, with room for a mark.
 MOST = 100.4
+PANELS_PER_ROW = 4
+SEPARATED = FOLD_VIEWS[1]
 # The metrics shown for query views, whose tables have too many columns for one figure.
 QUERY_METRICS = ("R@1", "F1", "precision", "recall")
 
@@ -43,18 +45,14 @@ def draw(
     known = {metric: [document.value(*row, metric) for document, *row in rows] for metric in metrics}
     with_values = [name for name in metrics if (summary["metric"] == name).any() or not np.isnan(known[name]).all()]
     metrics = with_values or metrics
+    styles = dict(zip(views, range(len(views)), strict=True))
+    views = [view for view in views if _has_values(view, summary, quoted, methods, metrics)]
     with styled() as plt:
-        figure, axes = plt.subplots(
-            1,
-            len(metrics),
-            figsize=(1.9 + 2.9 * len(metrics), 1.6 + 0.46 * len(methods)),
-            sharey=True,
-            squeeze=False,
-            layout="constrained",
-        )
+        figure, axes = panels(plt, len(metrics), PANELS_PER_ROW, 0.7 + 0.46 * len(methods), 0.9)
         kinds: set[str] = set()
-        for axis, metric in zip(axes[0], metrics, strict=True):
-            for number, view in enumerate(views):
+        for axis, metric in zip(axes, metrics, strict=True):
+            for place, view in enumerate(views):
+                number = styles[view]
                 means = summary[(summary["view"] == view) & (summary["metric"] == metric)].set_index("method")
                 singles = folds[(folds["view"] == view) & (folds["metric"] == metric)]
                 if reference in means.index:
@@ -62,7 +60,7 @@ def draw(
                 for row, method in enumerate(methods):
                     kinds |= _marks(
                         axis,
-                        row + (number - (len(views) - 1) / 2) * 0.34,
+                        row + (place - (len(views) - 1) / 2) * 0.34,
                         means.loc[method] if method in means.index else None,
                         singles.loc[singles["method"] == method, "value"],
                         [document.value(method, view, metric) for document in quoted],
@@ -73,17 +71,25 @@ def draw(
             axis.xaxis.set_major_locator(MaxNLocator(5))
             axis.set_xlim(right=min(axis.get_xlim()[1], MOST))
             striped(axis, len(methods))
-        axes[0, 0].set_yticks(range(len(methods)), list(labels.values()))
+        axes[0].set_yticks(range(len(methods)), list(labels.values()))
         named = labels.get(reference) if reference in set(summary["method"]) else None
-        handles = _view_handles(views, summary, named)
+        handles = _view_handles({view: styles[view] for view in views}, summary, named)
         if summary.empty and quoted:
-            figure.suptitle("Published values only: nothing was measured here", fontsize=11, fontweight="bold")
+            figure.suptitle(PUBLISHED_ONLY)
             for handle in handles:
                 handle.set(markerfacecolor="white", markeredgewidth=1.2)
         else:
             handles += [handle for kind, handle in _mark_handles().items() if kind in kinds]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
         return save(figure, png, svg)
+
+
+def _has_values(
+    view: str, summary: DataFrame, quoted: Sequence[Published], methods: Sequence[str], metrics: Sequence[str]
+) -> bool:
+    """Whether any method has a measured or published value in this view."""
+    published = [document.value(row, view, metric) for document, row, metric in product(quoted, methods, metrics)]
+    return (summary["view"] == view).any() or not np.isnan(published).all()
 
 
 def _marks(
@@ -124,15 +130,17 @@ def _reference_line(number: int) -> dict[str, object]:
     return {"color": VIEW_STYLES[number]["color"], "lw": 1, "ls": (0, (4, 3)) if number == 0 else (0, (1, 2))}
 
 
-def _view_handles(views: Sequence[str], summary: DataFrame, reference: str | None) -> list[Line2D]:
+def _view_handles(views: Mapping[str, int], summary: DataFrame, reference: str | None) -> list[Line2D]:
+    """Legend entries of the views (view → number of its style), and of the reference in each of them."""
     handles = [
         legend_line(ls="", ms=7, label=view_label(view, summary), **VIEW_STYLES[number])
-        for number, view in enumerate(views)
+        for view, number in views.items()
     ]
     if reference:
         handles += [
             legend_line(label=f"{reference}, {view_title(view)}", **_reference_line(number))
-            for number, view in enumerate(views)
+            for view, number in views.items()
+            if (summary["view"] == view).any()
         ]
     return handles
 
@@ -151,12 +159,20 @@ def _drawn(facts: Facts) -> Sequence[str]:
 
 class Metrics(Figure):
     name, title, place = "metrics", "Metrics by method", 20
-    caption = (
-        "Metrics by method on {dataset}. Circles are the first view in the legend, squares the second; if a view is a "
-        "mean over folds, small dots are the single folds. Filled marks were measured here, hollow marks are published "
-        "values. Whiskers are 95 % t-intervals, for two or more seeds. The vertical lines mark the untrained model."
-    )
+    caption = "Metrics by method on {dataset}."
     needs = ("evaluations",)
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        measured, whiskers = facts["measured"], intervals(facts)
+        if measured and quoted(facts):
+            yield "Filled marks were measured here, hollow marks are published values."
+        elif quoted(facts):
+            yield "All values are published."
+        yield whiskers
+        if measured and SEPARATED in facts["views"] and not whiskers:
+            yield "Small dots are single folds, of which the view “separated” shows the mean."
+        if facts["reference"] in measured:
+            yield "The vertical lines mark the untrained model."
 
     def applies(self, facts: Facts) -> bool:
         return not facts["sweep"] and bool(facts["measured"] or quoted(facts))

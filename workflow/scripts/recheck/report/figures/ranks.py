@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recheck.report.figures import Facts, Figure, quoted
+from recheck.report.figures import Facts, Figure, intervals, quoted
 from recheck.report.figures.metrics import view_label
 from recheck.report.numbers import MINUS
-from recheck.report.style import FAINT, GREY, INK, VIEW_STYLES, legend_line, note, save, striped, styled
+from recheck.report.style import FAINT, GREY, INK, VIEW_STYLES, WIDTH, legend_line, note, save, striped, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
@@ -91,7 +91,7 @@ def draw(
         figure, axes = plt.subplots(
             1,
             len(shown),
-            figsize=(0.4 + 5.2 * len(shown), 1.7 + 0.29 * most),
+            figsize=(WIDTH, 1.7 + 0.29 * most),
             squeeze=False,
             layout="constrained",
         )
@@ -135,11 +135,17 @@ class Ranks(Figure):
     caption = (
         "The methods on {dataset} in the published order, best first. The hollow mark is a method's published rank, "
         "the filled mark its rank here; the number on the right is how many places it rose or fell, with the largest "
-        "moves in bold. Equal values share a rank. For two or more seeds, the grey bar covers the ranks that are "
-        "possible within the 95 % intervals: two methods can swap places unless their intervals are separate. A "
-        "published rank inside the bar does not contradict ours."
+        "moves in bold. Equal values share a rank."
     )
     needs = ("evaluations",)
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        if intervals(facts):
+            yield (
+                "The grey bar covers the ranks that are possible within the 95 % intervals over seeds: two methods can "
+                "swap places unless their intervals are separate. A published rank inside the bar does not contradict "
+                "ours."
+            )
 
     def applies(self, facts: Facts) -> bool:
         both = quoted(facts).intersection(facts["measured"])

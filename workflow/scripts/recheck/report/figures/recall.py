@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recheck.report.figures import Figure
+from recheck.report.figures import Facts, Figure, intervals
 from recheck.report.figures.metrics import view_label
-from recheck.report.style import FAINT, INK, legend_line, note, plain, save, series, styled
+from recheck.report.style import INK, WIDTH, label_lines, note, plain, save, series, styled
 
 if TYPE_CHECKING:
-    from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D
-
-LINES = 10
+    from recheck.report.types import Axes, DataFrame, Drawing, Inputs
 
 
 def draw(
@@ -33,21 +31,18 @@ def draw(
     ranks = sorted(recalls["k"].unique())
     if len(ranks) < 2:
         return note("No recall curves: the study needs two or more R@k metrics.", png, svg)
+    drawn = [method for method in labels if (recalls["method"] == method).any()]
+    trained = [method for method in drawn if method != reference]
+    looks = {method: {**series(number), "lw": 1.4, "ms": 4.5} for number, method in enumerate(trained)}
+    looks[reference] = {"color": INK, "marker": "x", "linestyle": (0, (4, 3)), "lw": 1.4, "ms": 5}
+    views = [view for view in views if (recalls["view"] == view).any()]
     with styled() as plt:
-        figure, axes = plt.subplots(
-            1, len(views), figsize=(2.2 + 3.9 * len(views), 4.1), sharey=True, squeeze=False, layout="constrained"
-        )
-        handles = {}
-        coloured = _highest(recalls, [method for method in labels if method != reference], views[0])
+        # high enough for one label per line
+        size = (WIDTH, max(4.1, 1.0 + 0.165 * len(drawn)))
+        figure, axes = plt.subplots(1, len(views), figsize=size, sharey=True, squeeze=False, layout="constrained")
         for axis, view in zip(axes[0], views, strict=True):
-            for method, label in labels.items():
-                if method == reference:
-                    look = {"color": INK, "marker": "x", "linestyle": (0, (4, 3)), "lw": 1.4, "ms": 5}
-                elif method in coloured:
-                    look = {**series(coloured.index(method)), "lw": 1.6, "ms": 5}
-                else:
-                    look = {"color": FAINT, "marker": "", "linestyle": "-", "lw": 1.2, "zorder": 1}
-                handles[method] = _recall_line(axis, recalls, view, method, label, look)
+            for method in drawn:
+                _recall_line(axis, recalls, view, method, labels[method], looks[method])
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_locator(FixedLocator(ranks))
             axis.xaxis.set_minor_locator(NullLocator())
@@ -55,41 +50,29 @@ def draw(
             axis.set_xlabel("k (number of nearest neighbours)")
             axis.set_title(view_label(view, recalls))
         axes[0, 0].set_ylabel("recall@k (%)")
-        named = [handle for method, handle in handles.items() if method == reference or method in coloured]
-        if len(named) < len(labels):
-            rest = f"{len(labels) - len(named)} more methods"
-            named.append(legend_line(color=FAINT, lw=1.2, label=rest))
-        figure.legend(handles=named, loc="outside right center")
+        label_lines(figure, axes[0])
         return save(figure, png, svg)
 
 
-def _highest(recalls: DataFrame, methods: list[str], view: str) -> list[str]:
-    """The methods to draw in colour, in their order: all, or the highest if there are too many lines."""
-    if len(methods) <= LINES:
-        return methods
-    first = recalls[(recalls["view"] == view) & (recalls["k"] == recalls["k"].min()) & recalls["method"].isin(methods)]
-    best = set(first.sort_values("mean", ascending=False, kind="stable")["method"].head(LINES))
-    return [method for method in methods if method in best]
-
-
-def _recall_line(axis: Axes, recalls: DataFrame, view: str, method: str, label: str, style: dict) -> Line2D:
+def _recall_line(axis: Axes, recalls: DataFrame, view: str, method: str, label: str, style: dict) -> None:
     rows = recalls[(recalls["view"] == view) & (recalls["method"] == method)]
-    (line,) = axis.plot(rows["k"], 100 * rows["mean"], label=label, **style)
+    axis.plot(rows["k"], 100 * rows["mean"], label=label, **style)
     half = 100 * rows["interval"].fillna(0)
-    if half.any() and style["marker"]:
+    if half.any():
         low, high = ((100 * rows["mean"] + sign * half).clip(0, 100) for sign in (-1, 1))
         axis.fill_between(rows["k"], low, high, color=style["color"], alpha=0.15, lw=0)
-    return line
 
 
 class Recall(Figure):
     name, title, place = "recall", "Recall at k", 110
     caption = (
         "Recall@k on {dataset}: the share of test images with an image of their own class among their k nearest "
-        "neighbours. In a study of many methods, the highest are coloured and the rest are grey. Bands are 95 % "
-        "t-intervals, for two or more seeds."
+        "neighbours. The labels on the right are in the order of the lines’ ends."
     )
     needs = ("evaluations",)
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        return (intervals(facts, "Bands"),)
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         facts = inputs.facts

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recheck.evaluation.calibration import ClassReliability, class_reliability
-from recheck.report.query_sets import LOOKS, QueryFigure, Sets, arranged, measured, names, set_handles, wrapped
-from recheck.report.style import GREY, STRIPE, legend_line, note, save, styled
+from recheck.report.query_sets import LOOKS, QueryFigure, Sets, measured, names, set_handles, wrapped
+from recheck.report.style import GREY, SMALL, STRIPE, WIDTH, arranged, legend_line, note, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs, Line2D
@@ -44,7 +44,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
     area = min(PER_CLASS, FULLEST / most)
     bands, columns = arranged(len(sets), PANELS_PER_ROW)
     with styled() as plt:
-        size = (max(6.5, 0.9 + 2.6 * columns), 1.0 + (sum(HEIGHTS) + 0.7) * bands)
+        size = (WIDTH, 1.0 + (sum(HEIGHTS) + 0.7) * bands)
         figure = plt.figure(figsize=size, layout="constrained")
         grid = figure.add_gridspec(2 * bands, columns, height_ratios=HEIGHTS * bands)
         for number, (method, by_name) in enumerate(classes.items()):
@@ -57,7 +57,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
             _axes(upper, lower, column == 0)
             upper.set_title(wrapped(labels[method], TITLE_WIDTH), pad=27)
             place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            upper.annotate(without(by_name), (0.5, 1), (0, 3), fontsize=7.5, color=GREY, **place)
+            upper.annotate(without(by_name), (0.5, 1), (0, 3), fontsize=SMALL, color=GREY, **place)
         figure.align_ylabels()
         figure.legend(handles=_handles(sets, area, most), loc="outside lower center", ncols=4)
         return save(figure, png, svg)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recheck.names import view_title
-from recheck.report.figures import Facts, Figure, quoted
-from recheck.report.style import GREY, legend_line, line_of, note, plain, save, styled
+from recheck.report.figures import Facts, Figure, intervals, quoted
+from recheck.report.style import GREY, PUBLISHED_ONLY, WIDTH, legend_line, line_of, note, plain, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Series
@@ -46,7 +46,7 @@ def draw(
         return note("No sweep: no value was measured or published.", png, svg)
     ticks = sorted({value for points in values.values() for value, _ in points})
     with styled() as plt:
-        size = (2.6 + 4.4 * len(shown), 4.6)
+        size = (WIDTH, 4.6)
         figure, axes = plt.subplots(1, len(shown), figsize=size, sharey=True, squeeze=False, layout="constrained")
         for axis, view in zip(axes[0], shown, strict=True):
             rows = table[table["view"] == view].set_index("method")
@@ -64,8 +64,7 @@ def draw(
         ]
         figure.legend(handles=[*handles, *_kinds(table)], loc="outside right center")
         if table["mean"].isna().all():
-            title = "Published values only: nothing was measured here"
-            figure.suptitle(title, fontsize=11, fontweight="bold")
+            figure.suptitle(PUBLISHED_ONLY)
         return save(figure, png, svg)
 
 
@@ -127,12 +126,17 @@ def _kinds(table: DataFrame) -> list[Line2D]:
 
 class Sweep(Figure):
     name, title, place = "sweep", "Effect of the setting", 40
-    caption = (
-        "The effect of one setting on {dataset}, with one colour and marker per method. Solid lines with filled marks "
-        "were measured here, with 95 % t-intervals for two or more seeds. Lines with hollow marks are published "
-        "values: dashed, or dotted if they were read off a plot and are therefore approximate."
-    )
+    caption = "The effect of one setting on {dataset}, with one colour and marker per method."
     needs = ("evaluations",)
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        if facts["measured"]:
+            yield "Solid lines with filled marks were measured here."
+            yield intervals(facts)
+        if quoted(facts):
+            dotted = any(document["approximate"] and document["values"] for document in facts["published"])
+            approximate = "; dotted lines were read off a plot, so they are approximate" if dotted else ""
+            yield f"Lines with hollow marks are published values{approximate}."
 
     def applies(self, facts: Facts) -> bool:
         return bool(facts["sweep"]) and bool(facts["measured"] or quoted(facts))

@@ -15,13 +15,12 @@ from recheck.report.query_sets import (
     QueryFigure,
     QuerySet,
     Sets,
-    arranged,
     limits,
     measured,
     set_handles,
     wrapped,
 )
-from recheck.report.style import BLUE, GREY, INK, ORANGE, legend_line, note, save, styled
+from recheck.report.style import BLUE, GREY, INK, ORANGE, SMALL, WIDTH, arranged, legend_line, note, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
@@ -50,7 +49,7 @@ def draw(sets: Sets, labels: Mapping[str, str], *, png: str | Path, svg: str | P
     spans, shared = limits(sets)
     rows, columns = arranged(len(sets), PANELS_PER_ROW)
     with styled() as plt:
-        size = (max(6.5, 0.8 + 3.1 * columns), 0.9 + 2.5 * rows)
+        size = (WIDTH, 0.9 + 2.5 * rows)
         figure, axes = plt.subplots(
             rows, columns, figsize=size, sharex=shared, sharey=True, squeeze=False, layout="constrained"
         )
@@ -109,7 +108,7 @@ def _chosen(axis: Axes, queries: QuerySet, name: str, height: float, span: tuple
     place = {"xytext": (-4 if left else 4, 0), "textcoords": "offset points", "ha": "right" if left else "left"}
     behind = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none"}
     text = f"{name.split('_')[0]}: F1 {f1:.1f}"
-    axis.annotate(text, (at, height), va="center", fontsize=8, bbox=behind, zorder=5, **place)
+    axis.annotate(text, (at, height), va="center", fontsize=SMALL, bbox=behind, zorder=5, **place)
 
 
 class ThresholdCurves(QueryFigure):
@@ -119,8 +118,7 @@ class ThresholdCurves(QueryFigure):
         "up to this distance are accepted, farther ones rejected. Solid lines are queries of seen classes (used in "
         "training), dashed lines are queries of unseen classes; both search the same index of all classes. The "
         "vertical lines are the thresholds chosen on each query set itself, with their F1. Recall counts only queries "
-        "with a correct nearest neighbour, so accepting everything gives a recall of 100 %. If the methods' distances "
-        "are not comparable, each panel has its own scale, and the legend says so."
+        "with a correct nearest neighbour, so accepting everything gives a recall of 100 %."
     )
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:

@@ -44,4 +44,5 @@ def make(
         failures=failures,
         warnings=warnings,
         citations=citations.keys(facts["rows"]),
+        quoted=citations.quoted_keys(facts["published"]),
     )

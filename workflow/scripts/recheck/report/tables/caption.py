@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.names import BEST_ON_TEST, view_title
+from recheck.names import BEST_ON_TEST, DISTANCES, view_title
 from recheck.report.numbers import number
 from recheck.report.tables.columns import NOT_RUN
 from recheck.report.tables.frame import CHANCE
@@ -23,14 +23,14 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     both_given = len(sources) > 1 and disagree
     quoted = _quoted(facts, rows, given, sources, both_given)
     if facts["scope"] == "published":
-        text = f"{facts['dataset']}. Nothing was measured here: all values are {quoted} All values in percent."
+        text = f"{facts['dataset_title']}. Nothing was measured here: all values are {quoted} {_units(facts)}"
         return text + (" Bold: highest value, whatever its uncertainty." if rows["best"].any() else "")
     methods = rows[rows["method"] != CHANCE]
     sentences = [
-        *about_sizes(facts["dataset"], sizes),
+        *about_sizes(facts["dataset_title"], sizes),
         facts["backbone"] and f"Backbone: {facts['backbone']}.",
         facts["scale"] and f"Scale: {facts['scale'].rstrip('.')}.",
-        "All values in percent.",
+        _units(facts),
         *_about_seeds(methods),
         *_about_bold(methods),
     ]
@@ -42,10 +42,9 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     if "queries" in sizes:
         sentences.append(
             "F1, precision, recall, binary accuracy and accuracy are measured at the distance threshold with the best "
-            "F1 on the same queries: nearest neighbours up to this distance are accepted. “distance” is the threshold, "
-            "a cosine distance in hundredths. Recall is the accepted share of the queries with a correct nearest "
-            "neighbour; binary accuracy is the share of all queries that are correct and accepted. “Chance”: R@k of a "
-            "random order."
+            "F1 on the same queries: nearest neighbours up to this distance are accepted. “distance” is this "
+            "threshold. Recall is the accepted share of the queries with a correct nearest neighbour; binary accuracy "
+            "is the share of all queries that are correct and accepted. “Chance”: R@k of a random order."
         )
     if any(row["released"] for row in facts["rows"]):
         sentences.append(
@@ -58,6 +57,13 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         sentences.append(f"Published values are {quoted}")
         sentences.append("Δ = measured here − published" + (f" ({ORDINALS[0]})." if both_given else "."))
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _units(facts: Mapping[str, Any]) -> str:
+    """A sentence on the units of the values."""
+    if any(metric in DISTANCES for metric in facts["metrics"]):
+        return "All values in percent, except distances, which are cosine distances (0 to 2)."
+    return "All values in percent."
 
 
 def about_sizes(dataset: str, sizes: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recheck.names import DISTANCES
 from recheck.report.numbers import PLUS_MINUS, number, quote, signed
 from recheck.report.tables.frame import CHANCE
 
@@ -50,22 +51,23 @@ class LastColumn:
 
 def cell(row: Any, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
     """The cell of a frame's row in a column of this kind; ``marks`` maps notes to footnote marks."""
+    digits = 3 if row.metric in DISTANCES else 2
     if kind == OURS:
         if np.isnan(row.mean):
             return Cell(MISSING if row.method == CHANCE else FAILED if row.failed else NOT_RUN)
-        interval = "" if np.isnan(row.interval) else f" {PLUS_MINUS} {row.interval:.2f}"
-        return Cell(number(row.mean) + interval, row.best)
+        interval = "" if np.isnan(row.interval) else f" {PLUS_MINUS} {number(row.interval, digits)}"
+        return Cell(number(row.mean, digits) + interval, row.best)
     if kind == PUBLISHED:
         quotes: dict[str, dict[str, None]] = {}
         for value, approximate, note in zip(row.quotes, row.approximate, row.notes, strict=True):
             if not np.isnan(value):
-                quotes.setdefault(quote(value, approximate), {})[marks.get(note, "")] = None
+                quotes.setdefault(quote(value, approximate, digits), {})[marks.get(note, "")] = None
         texts = [text + "".join(footnotes) for text, footnotes in quotes.items()]
         return Cell(OR.join(texts) or MISSING, bool(row.best) and not measured)
     if np.isnan(row.difference):
         return Cell(MISSING)
     first = next(place for place, value in enumerate(row.quotes) if not np.isnan(value))
-    return Cell(signed(row.difference, 1 if row.approximate[first] else 2))
+    return Cell(signed(row.difference, 1 if row.approximate[first] else digits))
 
 
 def _sizes_differ(table: Table) -> bool:

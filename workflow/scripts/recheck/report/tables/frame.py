@@ -1,4 +1,4 @@
-"""The content of a table as a frame: one row per method, view and metric, in percent."""
+"""The content of a table as a frame: one row per method, view and metric, in percent (distances as they are)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from recheck.names import DISTANCES
 from recheck.report.tables import bold
 
 # The row that is computed, not measured; and metrics for which higher is not better.
-CHANCE, NOT_RANKED = "chance", ("distance",)
+CHANCE, NOT_RANKED = "chance", DISTANCES
 
 
 @dataclass(frozen=True)
 class Published:
-    """Values quoted from one document, in percent: method → view → metric."""
+    """Values quoted from one document, as printed: method → view → metric."""
 
     source: str
     values: Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -23,6 +24,8 @@ class Published:
     approximate: bool = False
     # why values of a row are doubtful: method → sentence
     notes: Mapping[str, str] = field(default_factory=dict)
+    # link and BibTeX entry
+    paper: Mapping[str, str] | None = None
 
     def value(self, method: str, view: str, metric: str) -> float:
         return float(((self.values.get(method) or {}).get(view) or {}).get(metric, np.nan))
@@ -55,7 +58,8 @@ def build(
             for metric in facts["metrics"]:
                 ours = measured.loc[(name, view, metric)] if (name, view, metric) in measured.index else None
                 values = [document.value(name, view, metric) for document in documents]
-                mean = np.nan if ours is None else 100 * ours["mean"]
+                unit = 1 if metric in DISTANCES else 100
+                mean = np.nan if ours is None else unit * ours["mean"]
                 first = next((value for value in values if not np.isnan(value)), np.nan)
                 if ours is not None:
                     values_of[len(rows)] = ours["by_seed"]
@@ -67,7 +71,7 @@ def build(
                         "metric": metric,
                         "dim": None if ours is None or pd.isna(ours["dim"]) else int(ours["dim"]),
                         "mean": mean,
-                        "interval": np.nan if ours is None else 100 * ours["interval"],
+                        "interval": np.nan if ours is None else unit * ours["interval"],
                         "seeds": 0 if ours is None else int(ours["seeds"]),
                         "planned": row["seeds"],
                         "failed": name in failed,

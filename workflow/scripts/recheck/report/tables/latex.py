@@ -34,7 +34,24 @@ ESCAPES = {
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "≈": r"$\approx$",
+    "→": r"$\to$",
+    "∞": r"$\infty$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "γ": r"$\gamma$",
+    "δ": r"$\delta$",
+    "ε": r"$\epsilon$",
+    "η": r"$\eta$",
+    "θ": r"$\theta$",
+    "λ": r"$\lambda$",
+    "μ": r"$\mu$",
+    "ρ": r"$\rho$",
+    "σ": r"$\sigma$",
+    "τ": r"$\tau$",
+    "φ": r"$\phi$",
+    "ω": r"$\omega$",
     "Δ": r"$\Delta$",
+    "Σ": r"$\Sigma$",
     "’": "'",
     "⁽": r"\textsuperscript{",
     "⁾": "}",
@@ -66,7 +83,7 @@ def render(table: Table) -> str:
     lines = [
         r"% Needs \usepackage{booktabs,graphicx}. In a two-column paper table* spans the page;",
         r"% in a one-column paper it is the same as table.",
-        *[r"% The BibTeX entries are in the study's references.bib."] * bool(table.citations),
+        *[r"% The BibTeX entries are in the study's references.bib."] * bool(table.citations or table.quoted),
         r"\begin{table*}",
         r"\centering",
         r"\small",
@@ -87,6 +104,7 @@ def render(table: Table) -> str:
         if table.compares:
             lines += _quotes([_beside(table.columns, cells, place) for place in places], len(ends))
     below = " Below each value, in small type: the published value, with Δ in brackets." if table.compares else ""
+    cited = rf" Sources of published values: \cite{{{','.join(table.quoted)}}}." if table.quoted else ""
     notes = [f"⁽{number}⁾ {note}" for number, note in enumerate(table.notes, start=1)]
     notes += table.alerts + table.reasons
     small = r"\par ".join(map(escape, notes))
@@ -97,7 +115,7 @@ def render(table: Table) -> str:
             r"\end{tabular}%",
             "}",
             *([rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize\raggedright {small}}}"] if notes else []),
-            rf"\caption{{{escape(table.caption + below)}}}",
+            rf"\caption{{{escape(table.caption + below)}{cited}}}",
             rf"\label{{tab:{_slug(table.name)}}}",
             r"\end{table*}",
             "",

@@ -40,6 +40,8 @@ class Table:
     warnings: Sequence[Warned] = ()
     # row → key of its paper's BibTeX entry
     citations: Mapping[str, str] = field(default_factory=dict)
+    # keys of the BibTeX entries of the documents with published values
+    quoted: Sequence[str] = ()
 
     @property
     def compares(self) -> bool:
@@ -145,6 +147,7 @@ class Table:
             "measured": self.measured,
             "show_size": self.show_size,
             "citations": dict(self.citations),
+            "quoted": list(self.quoted),
             "columns": [asdict(column) for column in self.columns],
             "notes": self.notes,
             "failures": [asdict(failure) for failure in self.failures],
@@ -157,7 +160,7 @@ def load(path: str | Path) -> Table:
     """The table in a ``table.json``."""
     try:
         stored = read_json(path)
-        keys = ("caption", "name", "dataset", "headline", "measured", "show_size", "citations")
+        keys = ("caption", "name", "dataset", "headline", "measured", "show_size", "citations", "quoted")
         options = {key: stored[key] for key in keys}
         failures = [Failure(**failure) for failure in stored["failures"]]
         warnings = [Warned(each["method"], each["check"], each["where"]) for each in stored["warnings"]]
