@@ -41,7 +41,8 @@ def params(old, new):
             params(repr(FACTS), repr(relabelled("a now: b"))),
             "Settings have changed: rows.triplet.label: Triplet → a now: b",
         ),
-        (params("0.1", "0.2"), "Settings have changed"),
+        (params("0.1", "0.2"), "Settings have changed: 0.1 → 0.2"),
+        (params("0.1,'a'", "0.2,'b'"), "Settings have changed"),
         (params("<nothing exclusive>", repr(FACTS)), "Settings have changed"),
         (params("<object at 0x7f>", "{'a': 1"), "Settings have changed"),
         (f"{PARAMS}in another format", "Settings have changed"),
@@ -143,6 +144,15 @@ def test_a_live_line_is_erased_before_a_message_and_overwritten_by_a_job(progres
     live.close()
     live.draw()
     assert screen.getvalue().endswith("Finished\n")
+
+
+def test_a_closed_terminal_is_no_error(progress):
+    screen = Terminal()
+    progress.filter(started(1, "train", "Training"))
+    live = terminal.LiveLine(screen, progress)
+    live.draw()
+    screen.close()
+    live.close()
 
 
 def test_a_live_line_is_never_wider_than_the_terminal(progress, monkeypatch):

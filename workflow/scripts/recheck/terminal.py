@@ -6,6 +6,7 @@ Snakemake logs to a standard logger; a record's ``event`` says what happened, an
 
 import ast
 import atexit
+import contextlib
 import itertools
 import logging
 import os
@@ -83,6 +84,8 @@ def _changes(text: str) -> str:
     old, new = both
     pairs = [(a, b) for a in old for b in new if isinstance(a, dict) and isinstance(b, dict) and _alike(a, b)]
     changes = [change for a, b in pairs for change in _differences("", a, b)]
+    if not pairs and len(old) == len(new) == 1:
+        changes = [f"{_shortened(old[0])} → {_shortened(new[0])}"]
     if not changes:
         return ""
     rest = f" and {len(changes) - LISTED_CHANGES} more" if len(changes) > LISTED_CHANGES else ""
@@ -260,8 +263,9 @@ class LiveLine:
         atexit.register(self.close)
 
     def _redraw(self) -> None:
-        while not self.closed.wait(REDRAW_SECONDS):
-            self.draw()
+        with contextlib.suppress(OSError, ValueError):  # the terminal was closed
+            while not self.closed.wait(REDRAW_SECONDS):
+                self.draw()
 
     def draw(self) -> None:
         with self.lock:
@@ -294,8 +298,9 @@ class LiveLine:
 
     def close(self) -> None:
         self.closed.set()
-        self.write("")
-        self.flush()
+        with contextlib.suppress(OSError, ValueError):
+            self.write("")
+            self.flush()
 
 
 def _last_progress(logs: Sequence[str]) -> str:
