@@ -47,7 +47,7 @@ def test_collapsed_embeddings_are_found_in_a_single_fold_too():
     assert "separated, 1 of 2 folds" in found["collapsed"]
     assert "collapsed" in checks(np.zeros((200, 8), np.float32))
     # small but useful differences: far from 0 compared with their common part
-    assert "collapsed" not in checks(1 + 1e-2 * embeddings(0.3))
+    assert "collapsed" not in checks(1 + 5e-2 * embeddings(0.3))
 
 
 def test_without_normalisation_the_raw_outputs_count():
