@@ -13,9 +13,7 @@ localrules:
 rule data:
     input:
         lambda wildcards: [
-            f"<resources>/datasets/{dataset}/{file}"
-            for dataset in config.get("datasets") or DATASETS
-            for file in ("images.csv", *(["lists.json"] if dataset_of(dataset).split_lists else []))
+            f"<resources>/datasets/{dataset}/images.csv" for dataset in config.get("datasets") or DATASETS
         ],
 
 
