@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.names import BEST_ON_TEST, DISTANCES, view_title
+from recheck.names import BEST_ON_TEST, DISTANCES, LAST_EPOCH, view_title
 from recheck.report.numbers import number
 from recheck.report.tables.columns import NOT_RUN
 from recheck.report.tables.frame import CHANCE
@@ -37,8 +37,10 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     if BEST_ON_TEST in facts["views"]:
         sentences.append(
             "“Best epoch on test” is selected on the test set itself, so compare it only with published values that "
-            "were selected in the same way. “Last epoch” is not selected and says more about new images."
+            "were selected in the same way."
         )
+    if {BEST_ON_TEST, LAST_EPOCH} <= set(facts["views"]):
+        sentences.append("“Last epoch” is not selected and says more about new images.")
     if "queries" in sizes:
         sentences.append(
             "F1, precision, recall, binary accuracy and accuracy are measured at the distance threshold with the best "
