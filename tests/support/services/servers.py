@@ -3,6 +3,7 @@
 import contextlib
 import re
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +45,11 @@ class Server(ThreadingHTTPServer):
     def give(self, path: str, *answers: Answer | bytes) -> str:
         self.answers[path] = [Answer(answer) if isinstance(answer, bytes) else answer for answer in answers]
         return self.url + path
+
+    def handle_error(self, request, address):
+        """A client that goes away in the middle of an answer is no error."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, address)
 
     def asked_for(self, path: str, header: str = "Range") -> list[str | None]:
         """The headers of each request for a path."""

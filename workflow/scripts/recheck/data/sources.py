@@ -47,14 +47,14 @@ def fetch(
     unfinished download stays beside the destination for the next attempt.
     """
     destination, reasons = Path(destination), []
-    copy = dropped(file, Path(drop), reasons) if drop is not None and not _checked(file) else None
     kept = destination.exists() and mismatch(file, destination) is None
-    if kept and (copy is None or same_content(copy, destination)):
+    # without a checksum, only the user can tell that the kept file is wrong: by dropping another one
+    search = drop is not None and not (kept and _checked(file))
+    copy = dropped(file, Path(drop), reasons) if search else None
+    if kept and (copy is None or _same_content(copy, destination)):
         with contextlib.suppress(OSError):  # the disk may be read-only by now
             discard(part_of(destination))  # left by a job killed right after the file got its final name
         return destination
-    if drop is not None and copy is None and _checked(file):
-        copy = dropped(file, Path(drop), reasons)
     if copy is not None:
         note = None if _checked(file) else {"sha256": sha256(copy), "stat": stat_of(copy)}
         _take(copy, destination)
@@ -147,11 +147,11 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
     return None
 
 
-def same_content(one: Path, other: Path) -> bool:
+def _same_content(one: Path, other: Path) -> bool:
     return one.samefile(other) or (one.stat().st_size == other.stat().st_size and sha256(one) == sha256(other))
 
 
-def _take(copy: Path, destination: Path) -> Path:
+def _take(copy: Path, destination: Path) -> None:
     """Link the user's file to its destination, or copy it where linking fails; the original stays."""
     with disk_errors(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,6 @@ def _take(copy: Path, destination: Path) -> Path:
                 shutil.copyfile(copy, temporary)
         else:
             linked.replace(destination)
-    return destination
 
 
 def verify(files: Iterable[dict], folder: str | Path) -> dict[str, dict]:
