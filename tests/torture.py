@@ -27,6 +27,7 @@ PARTS = {
     "archives": "test_hostile_archives.py",
     "checkpoints": "test_fuzz_checkpoints.py",
     "downloads": "test_hostile_downloads.py",
+    "tables": "test_fuzz_tables.py",
 }
 NOT_COPIED = (".git", ".venv", ".snakemake", "results", "logs")
 ROW = "| {:<10} | {:<44} | {:>6} | {:>8} | {:>5} |"

@@ -5,7 +5,7 @@ import re
 import pytest
 from PIL import Image
 
-from recheck.data import archives, download, sources, streams, tars, zips
+from recheck.data import archives, download, isolated, sources, streams, tars, zips
 from recheck.data.images import FORMATS
 from recheck.data.patience import CHUNK, NOISE, Patience
 from recheck.files import MOST_LEVELS
@@ -60,5 +60,6 @@ def test_the_text_has_the_lists_of_the_code():
 
     assert f"opened as {listed(FORMATS)}, whatever" in SECTION
     assert f"that are not {listed(list(zips.METHODS.values()))}, or" in SECTION
+    assert f"with {size(isolated.MEMORY)} of memory" in SECTION
     assert f"folders more than {MOST_LEVELS} levels deep" in SECTION
     assert f"more than {2 * Image.MAX_IMAGE_PIXELS / 1e6:.0f} million pixels" in SECTION

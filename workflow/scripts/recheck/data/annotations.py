@@ -14,7 +14,8 @@ from recheck.data.folder import SUFFIXES
 from recheck.errors import UserError, nearest
 from recheck.files import below, check_name, walk
 
-SHOWN = 5
+SHOWN, LONGEST = 5, 200
+"""How many names a message shows, and how many characters of each."""
 
 
 def find(name: str, folders: Iterable[Path], dataset: dict) -> Path:
@@ -46,7 +47,7 @@ def read_rows(path: Path, columns: list[str], skip: int = 0) -> pd.DataFrame:
     for number, row in enumerate(rows, start=skip + 1):
         if len(row) != len(columns):
             raise UserError(
-                f"{path} is damaged (line {number} is '{lines[number - 1][:80]}', expected {len(columns)} fields: "
+                f"{path} is damaged (line {number} is '{lines[number - 1][:LONGEST]}', expected {len(columns)} fields: "
                 f"{', '.join(columns)}): restore it and run again."
             )
     if not rows:
@@ -58,7 +59,7 @@ def whole_numbers(table: pd.DataFrame, column: str, path: Path) -> pd.Series:
     wrong = table[column][~table[column].str.fullmatch(r"\d{1,18}")]
     if len(wrong):
         raise UserError(
-            f"{path} is damaged (column {column} has '{wrong.iloc[0]}', expected a whole number): "
+            f"{path} is damaged (column {column} has '{wrong.iloc[0][:LONGEST]}', expected a whole number): "
             "restore it and run again."
         )
     return table[column].astype("int64")
@@ -130,7 +131,7 @@ def index(rows: pd.DataFrame) -> pd.DataFrame:
 
 def some(names: Iterable) -> str:
     """The first few names, and how many more there are."""
-    names = [str(name) for name in names]
+    names = [str(name)[:LONGEST] for name in names]
     rest = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -26,6 +26,7 @@ import pandas as pd
 import scipy.io
 
 from recheck.data import annotations
+from recheck.data.isolated import isolated
 from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
 from recheck.files import sha256, walk
@@ -78,13 +79,19 @@ def _tables(places: list[Path]) -> tuple[list[Table], list[Table], list[str]]:
     return originals, _distinct(devkit), class_names
 
 
-def _load(file: Path) -> dict:
+def _load(file: Path) -> dict[str, np.ndarray]:
+    """The known variables of a file. SciPy raises almost anything on damaged files, and some crash it."""
     try:
-        return scipy.io.loadmat(file, squeeze_me=True)
-    except Exception as error:  # scipy raises almost anything on damaged files
+        return isolated(_known_variables, file)
+    except Exception as error:
+        reason = str(error) or type(error).__name__
         raise UserError(
-            f"{file} is not a readable MATLAB file ({error}): replace it with the published file and run again."
+            f"{file} is not a readable MATLAB file ({reason}): replace it with the published file and run again."
         ) from None
+
+
+def _known_variables(file: Path) -> dict[str, np.ndarray]:
+    return scipy.io.loadmat(file, squeeze_me=True, variable_names=["annotations", "class_names"])
 
 
 def _table(file: Path, records: np.ndarray, name: str) -> Table:

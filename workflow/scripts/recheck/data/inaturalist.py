@@ -44,7 +44,8 @@ def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         pictures = pd.DataFrame(content["images"])[["id", "file_name"]]
         given = pd.DataFrame(content["annotations"])[["image_id", "category_id"]]
         kinds = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]]
-    except (ValueError, KeyError, TypeError) as error:
+        _check_types(pictures, given, kinds)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is not iNaturalist's list of images ({error}): restore it and run again.") from None
     annotations.unique(pictures, "id", path)
     annotations.unique(given, "image_id", path)
@@ -63,9 +64,19 @@ def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return listed[["path", "category_id"]], kinds.set_index("id")
 
 
+def _check_types(pictures: pd.DataFrame, given: pd.DataFrame, kinds: pd.DataFrame) -> None:
+    for table in (pictures, given, kinds):
+        for column in table:
+            if "id" in column.split("_"):
+                if not pd.api.types.is_integer_dtype(table[column]):
+                    raise TypeError(f"column {column} has values that are not whole numbers")
+            elif not all(isinstance(value, str) for value in table[column]):
+                raise TypeError(f"column {column} has values that are not text")
+
+
 def _labels(listed: pd.DataFrame, path: Path) -> pd.Series:
     folder = listed["path"].str.split("/").str[-2]
-    number = folder.str.extract(r"^(\d+)_", expand=False)
+    number = folder.str.extract(r"^(\d{1,18})_", expand=False)
     wrong = listed[number.isna() | (number.fillna("-1").astype("int64") != listed["category_id"])]
     if len(wrong):
         row = wrong.iloc[0]
