@@ -104,7 +104,7 @@ def test_a_wrong_clock_does_not_prolong_retry_after(monkeypatch, jump):
         if error := next(attempts):
             raise error
 
-    download.persist(attempt, lambda: 0, "file", download.Patience(waits=(0.5,), longest=300))
+    download.persist(attempt, lambda: 0, "file", download.Watch(download.Patience(waits=(0.5,), longest=300)))
     assert len(waits) == 1 and 0.5 <= waits[0] <= 300
 
 
