@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Without bytecode files every job would compile all of its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test check lint format lock bench torture
+.PHONY: help setup quickstart test check lint format lock fidelity bench torture
 
 help:        ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -35,6 +35,9 @@ format: setup ## format the code and fix what the linter can fix
 	ruff format .
 	ruff check --fix .
 	snakefmt Snakefile workflow
+
+fidelity: setup ## collect from the tests what is compared with the originals, write docs/fidelity.md
+	PYTHONPATH=tests:workflow/scripts python -m support.fidelity
 
 bench: setup  ## measure performance, write docs/performance.md (tens of minutes, idle machine); QUICK=1: shortened, only printed
 	python benchmarks/report.py $(if $(QUICK),--quick)

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from recheck.methods.losses import build_loss, build_miner
+from support.fidelity import CONTEXTUAL, both, compares
 
+DOUBLE, SINGLE, SINGLE_GRADIENT = 1e-8, 1e-5, 2e-4
+LOSS, GRADIENT = both(DOUBLE, SINGLE), both(DOUBLE, SINGLE_GRADIENT)
 CONTRASTIVE = {
     "class": "ContrastiveLoss",
     "pos_margin": 0.9,
@@ -64,12 +67,12 @@ def cases(stored):
 
 def close(ours, expected, what):
     ours = np.asarray(ours.detach())
-    tolerance = 1e-8 if expected.dtype == np.float64 else 1e-5
+    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE
     assert np.abs(ours - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-12), what
 
 
 def close_gradient(ours, expected, what):
-    tolerance = 1e-8 if expected.dtype == np.float64 else 2e-4
+    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE_GRADIENT
     assert np.abs(ours.numpy() - expected).max() <= max(tolerance * np.abs(expected).max(), 1e-15), what
 
 
@@ -91,6 +94,8 @@ def built(stored, case, spec):
     return build_loss(spec, len(y.unique()), x.shape[1])
 
 
+@compares("loss", studies=CONTEXTUAL, parts=[spec["class"] for spec in PLAIN.values()], tolerance=LOSS)
+@compares("gradient", studies=CONTEXTUAL, parts=[spec["class"] for spec in PLAIN.values()], tolerance=GRADIENT)
 @pytest.mark.parametrize("name", PLAIN)
 def test_losses_without_parameters(stored, cases, name):
     for case in cases:
@@ -110,6 +115,8 @@ def test_smooth_average_precision_becomes_exact_at_temperature_0(stored, cases):
         close(sharp.average_precision(*inputs(stored, case)), stored[f"{case}_exact_AP_with_self"], case)
 
 
+@compares("loss", studies=CONTEXTUAL, parts=[MS_MINER["class"]], tolerance=LOSS)
+@compares("gradient", studies=CONTEXTUAL, parts=[MS_MINER["class"]], tolerance=GRADIENT)
 def test_multi_similarity_with_its_miner(stored, cases):
     for case in cases:
         mined = build_miner(MS_MINER)(*inputs(stored, case))
@@ -119,6 +126,8 @@ def test_multi_similarity_with_its_miner(stored, cases):
         compare(stored, case, "ms_miner", built(stored, case, MULTI_SIMILARITY), (mined,))
 
 
+@compares("loss", studies=CONTEXTUAL, parts=[TRIPLET_MINER["class"]], tolerance=LOSS)
+@compares("gradient", studies=CONTEXTUAL, parts=[TRIPLET_MINER["class"]], tolerance=GRADIENT)
 def test_triplets_of_the_distance_weighted_miner(stored, cases):
     for case in cases:
         x, y = inputs(stored, case)
@@ -135,6 +144,10 @@ def test_triplets_of_the_distance_weighted_miner(stored, cases):
         compare(stored, case, "triplet_given", built(stored, case, TRIPLET), (tuple(given.T),))
 
 
+@compares("loss", studies=CONTEXTUAL, parts=[spec["class"] for spec, *_ in WITH_PROXIES.values()], tolerance=LOSS)
+@compares(
+    "gradient", studies=CONTEXTUAL, parts=[spec["class"] for spec, *_ in WITH_PROXIES.values()], tolerance=GRADIENT
+)
 @pytest.mark.parametrize("name", WITH_PROXIES)
 def test_losses_with_proxies(stored, cases, name):
     spec, attribute, array = WITH_PROXIES[name]

@@ -13,7 +13,10 @@ from recheck.methods.losses import build_loss
 from recheck.methods.losses.contextual.contextual import ContextualLoss
 from recheck.methods.losses.contextual.contextual_similarity import VARIANTS, ContextualSimilarity
 from recheck.methods.losses.contextual.cosine import cosine_similarities
+from support.fidelity import CONTEXTUAL, both, compares
 
+DOUBLE, SINGLE, SINGLE_GRADIENT = 1e-8, 1e-5, 2e-4
+LOSS, GRADIENT = both(DOUBLE, SINGLE), both(DOUBLE, SINGLE_GRADIENT)
 EPS = re.compile(r"_eps(\d+)")
 HYBRIDS = {
     "hybrid224_cub": {"w_context": 0.95, "w_contrastive": 0.05, "w_reg": 0.1, "target": 0.3, "eps": 0.04},
@@ -39,12 +42,12 @@ def cases(stored):
 def close(ours, expected, what):
     """Tolerance: relative for values, relative to the largest entry for matrices."""
     ours = np.asarray(ours.detach() if isinstance(ours, torch.Tensor) else ours)
-    tolerance = 1e-8 if expected.dtype == np.float64 else 1e-5
+    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE
     assert np.abs(ours - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-12), what
 
 
 def close_gradient(ours, expected, what):
-    tolerance = 1e-8 if expected.dtype == np.float64 else 2e-4
+    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE_GRADIENT
     assert np.abs(ours.numpy() - expected).max() <= max(tolerance * np.abs(expected).max(), 1e-15), what
 
 
@@ -115,6 +118,8 @@ def test_contrastive_term(stored, cases):
             compare(stored, case, name.removeprefix(f"{case}_"), spec)
 
 
+@compares("loss", studies=CONTEXTUAL, parts=["WithSimilarityRegulariser"], tolerance=LOSS)
+@compares("gradient", studies=CONTEXTUAL, parts=["WithSimilarityRegulariser"], tolerance=GRADIENT)
 def test_regulariser(stored, cases):
     for case in cases:
         for name in [key for key in stored if re.fullmatch(rf"{case}_reg_r\d+", key)]:
@@ -122,6 +127,8 @@ def test_regulariser(stored, cases):
             compare(stored, case, name.removeprefix(f"{case}_"), spec)
 
 
+@compares("loss", studies=CONTEXTUAL, parts=["HybridLoss"], tolerance=LOSS)
+@compares("gradient", studies=CONTEXTUAL, parts=["HybridLoss"], tolerance=GRADIENT)
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_hybrid_loss(stored, cases, name):
     having = [case for case in cases if f"{case}_{name}" in stored]
@@ -131,6 +138,8 @@ def test_hybrid_loss(stored, cases, name):
         compare(stored, case, name, spec)
 
 
+@compares("loss", studies=["contextual_ablations"], tolerance=LOSS)
+@compares("gradient", studies=["contextual_ablations"], tolerance=GRADIENT)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_ablations(stored, cases, variant):
     name = f"abl{variant:02}"

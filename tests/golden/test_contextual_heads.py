@@ -8,7 +8,10 @@ from recheck.models.heads import LayerNormLinear
 from recheck.models.norm import unit
 from recheck.models.pooling import build_pooling
 from recheck.models.projector import LinearProjector
+from support.fidelity import CONTEXTUAL, both, compares
 
+DOUBLE, SINGLE = 1e-8, 1e-5
+TOLERANCE = both(DOUBLE, SINGLE)
 POOLING = {
     "gem_p3": {"class": "GeM", "p": 3},
     "avg": {"class": "Average"},
@@ -29,7 +32,7 @@ def tensor(stored, name):
 
 
 def close(ours, expected):
-    tolerance = 1e-8 if expected.dtype == np.float64 else 1e-5
+    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE
     assert np.abs(ours.detach().numpy() - expected).max() <= tolerance * np.abs(expected).max()
 
 
@@ -44,23 +47,27 @@ def with_weights(layer, weight, bias=None):
     return layer
 
 
+@compares("network", studies=CONTEXTUAL, tolerance=TOLERANCE)
 @pytest.mark.parametrize("name", POOLING)
 def test_pooling(stored, name):
     close(pooled(stored, name), stored[name])
 
 
+@compares("network", studies=CONTEXTUAL, parts=["Linear"], tolerance=TOLERANCE)
 @pytest.mark.parametrize("name", SPHERES)
 def test_linear_heads(stored, name):
     linear = torch.nn.functional.linear(pooled(stored, SPHERES[name]), tensor(stored, "W"), tensor(stored, "b"))
     close(unit(linear, 1e-12), stored[name])
 
 
+@compares("network", studies=CONTEXTUAL, parts=["LayerNormLinear"], tolerance=TOLERANCE)
 def test_layer_norm_head(stored):
     dim, features = stored["W"].shape
     head = with_weights(LayerNormLinear(features, dim), tensor(stored, "W"), tensor(stored, "b"))
     close(head(pooled(stored, "max")), stored["emb256_cubcars"])
 
 
+@compares("network", studies=CONTEXTUAL, parts=["LinearProjector"], tolerance=TOLERANCE)
 def test_projector(stored):
     dim, features = stored["W_bottleneck"].shape
     projector = with_weights(LinearProjector(features, dim), tensor(stored, "W_bottleneck"))

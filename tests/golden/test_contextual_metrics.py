@@ -6,6 +6,7 @@ import pytest
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.search import Search
 from recheck.evaluation.views import normalise
+from support.fidelity import CONTEXTUAL, compares
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,7 @@ def close(ours, expected, scale=1.0, tolerance=1e-6):
     np.testing.assert_allclose(scale * np.array(list(ours.values())), expected, rtol=tolerance, atol=0)
 
 
+@compares("metric", studies=CONTEXTUAL, tolerance="recall 1e-12")
 def test_recall_without_a_gallery(stored):
     ks = stored["self_ks"]
     close(evaluated(stored, recalls(ks)), stored["self_recall_224"], tolerance=1e-12)
@@ -39,6 +41,7 @@ def test_recall_without_a_gallery(stored):
     close(evaluated(stored, recalls([1, 2, 4, 8][: len(percent)])), percent, 100, tolerance=1e-12)
 
 
+@compares("metric", studies=CONTEXTUAL, tolerance="precision 1e-6")
 def test_average_precision_without_a_gallery(stored):
     ours = evaluated(stored, ["mAP", "MAP@R"])
     close(ours, [stored["self_mAP"], stored["self_mAP_at_R"]])
@@ -76,6 +79,7 @@ def test_average_precision_of_each_query(stored):
         np.testing.assert_allclose(np.array(ours)[clear], stored[name][clear], **bounds)
 
 
+@compares("metric", studies=CONTEXTUAL, tolerance="recall 1e-12")
 def test_recall_against_a_gallery(stored):
     names = recalls(stored["qg_ks"])
     close(against_gallery(stored, names), stored["qg_recall_224"], tolerance=1e-12)

@@ -12,6 +12,7 @@ from recheck.evaluation.clustering import ami, kmeans, nmi
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.reduction import reduce
 from recheck.evaluation.views import evaluate_view, normalise
+from support.fidelity import compares
 
 GOLDEN = Path(os.environ.get("RECHECK_GOLDEN", Path(__file__).parent))
 ROLES = ("train", "val", "test")
@@ -37,6 +38,7 @@ def check(golden, ours, expected, tolerance=1e-9):
         assert value == pytest.approx(expected[name], abs=tolerance), name
 
 
+@compares("metric", studies=["mlrc", "mlrc_released"], tolerance="1e-9 (absolute)")
 def test_metrics_of_normalised_embeddings(golden):
     check(golden, evaluate(normalise(golden["emb"]), golden["labels"], RETRIEVAL), golden["result"])
 
@@ -64,6 +66,7 @@ def test_our_clusters_score_about_the_same(golden):
     np.testing.assert_allclose(ours.mean(axis=0), golden["kmeans_nmi_ami"], atol=0.1)
 
 
+@compares("metric", studies=["mlrc", "mlrc_released"], tolerance="1e-9 (absolute)")
 def test_separated_view(golden):
     ours = evaluate_view("separated", list(golden["fold_emb"]), golden["fold_labels"], RETRIEVAL)
     assert ours["dim"] == golden["fold_emb"].shape[2]
@@ -72,6 +75,7 @@ def test_separated_view(golden):
         check(golden, fold, expected)
 
 
+@compares("metric", studies=["mlrc", "mlrc_released"], tolerance="1e-9 (absolute)")
 def test_concatenated_view(golden):
     ours = evaluate_view("concatenated", list(golden["fold_emb"]), golden["fold_labels"], RETRIEVAL)
     assert ours["dim"] == golden["fold_emb"].shape[0] * golden["fold_emb"].shape[2]
@@ -104,6 +108,7 @@ def values_of(ranges):
     return np.concatenate([np.arange(first, last + 1) for first, last in ranges])
 
 
+@compares("split", studies=["mlrc", "mlrc_released"], tolerance=0)
 def test_folds_of_every_dataset(splits):
     names = sorted({key.split("_fold")[0] for key in splits if key.endswith("_ranges")})
     assert names
@@ -121,6 +126,7 @@ def test_folds_of_every_dataset(splits):
                 assert len(expected) == splits[f"{key}_count"], key
 
 
+@compares("split", studies=["mlrc", "mlrc_released"], tolerance=0)
 def test_image_numbers_in_dataset_order(splits):
     folds = fold_count(splits, "toy")
     made = make_split(splits["toy_labels"], {"scheme": "class_disjoint_folds", "folds": folds})

@@ -13,6 +13,7 @@ import torch
 
 from recheck.methods.losses import build_loss, build_miner
 from recheck.study.compose import merge
+from support.fidelity import compares
 from support.studies import shipped
 
 EXACT = 1e-9
@@ -112,6 +113,7 @@ def assert_gradient(ours, expected, tolerance, what):
     assert np.abs(np.asarray(ours) - expected).max() <= max(tolerance * scale, 1e-15), what
 
 
+@compares("gradient", studies=["mlrc"], rows=ROWS.values(), tolerance=EXACT)
 @pytest.mark.parametrize("loss", ROWS)
 def test_rows_equal_todays_library(study, stored, loss):
     spec, *rest = row_of(study, stored, loss)
@@ -133,6 +135,8 @@ def test_rows_equal_todays_library(study, stored, loss):
             assert np.array_equal(kept, stored[f"{key}__mined"]), key
 
 
+@compares("loss", studies=["mlrc"], rows={*ROWS.values()} - {"soft_triple"}, tolerance=EXACT)
+@compares("loss", studies=["mlrc"], rows=["soft_triple"], tolerance=TOLERANCE_OF_2020["softtriple"])
 @pytest.mark.parametrize("loss", ROWS)
 def test_rows_equal_the_library_of_2020(study, stored, loss):
     # only the SOP row of NT-Xent has the floor of 2020, which these inputs might reach on other datasets too
@@ -175,6 +179,7 @@ WITHIN = {
 }
 
 
+@compares("loss", "gradient", studies=["mlrc"], rows=WITHIN.values(), tolerance=EXACT)
 @pytest.mark.parametrize(("file", "dataset"), [("cub", "cub200"), ("cars", "cars196")])
 @pytest.mark.parametrize("loss", WITHIN)
 def test_within_pair_mining(study, golden, file, dataset, loss):

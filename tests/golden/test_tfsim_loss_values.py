@@ -12,11 +12,13 @@ import torch
 
 from recheck.methods.losses import build_loss
 from recheck.methods.losses.tfsim.per_anchor import Pairs
+from support.fidelity import compares
 
 VALUE, GRADIENT = 1e-6, 2e-5  # relative; gradients to the largest entry
 ROUNDING = 5e-7  # absolute: rounding of float32 distances, which dominates for an anchor close to its margin
 # from embeddings: the rounding of a distance is multiplied by gamma, in exponents of several hundred
 CIRCLE = {"value": 2e-5, "gradient": 1e-3}
+LOSSES = ("TwoSidedCircleLoss", "MinedMultiSimilarityLoss", "MinedTripletLoss", "PositiveNegativeLoss")
 MINING = {"semihard": "semi-hard", "hard": "hard", "easy": "easy"}
 
 
@@ -71,6 +73,7 @@ def test_every_loss_is_among_the_arrays(stored):
     assert compared == {key.removesuffix("_gradtan") for key in stored if key.endswith("_gradtan")}
 
 
+@compares("loss", studies=["calibration"], parts=LOSSES, tolerance=VALUE)
 def test_values_from_the_originals_distances(stored):
     for case, maths, name in cases(stored):
         key = f"{case}_{maths}_{name}"
@@ -94,6 +97,8 @@ def test_values_from_embeddings(stored):
         assert value == pytest.approx(float(stored[key]), rel=relative, abs=ROUNDING / 5), key
 
 
+@compares("gradient", studies=["calibration"], parts={*LOSSES} - {"TwoSidedCircleLoss"}, tolerance=GRADIENT)
+@compares("gradient", studies=["calibration"], parts=["TwoSidedCircleLoss"], tolerance=CIRCLE["gradient"])
 def test_gradients_along_the_sphere(stored):
     for case, maths, name in cases(stored):
         key = f"{case}_{maths}_{name}"

@@ -10,6 +10,7 @@ from recheck.evaluation.calibration import Neighbours, calibrate, evaluation_jso
 from recheck.evaluation.metrics import evaluate
 from recheck.methods.losses.tfsim.masked import masked_max, masked_min
 from recheck.models.shifted_gem import ShiftedGeM
+from support.fidelity import compares
 
 MATHS = ("fixed", "legacy")
 KS = (1, 2, 4, 8)
@@ -49,6 +50,7 @@ def test_masked_extremes(stored, find, name):
         assert result.value.dtype == dtype
 
 
+@compares("metric", studies=["calibration"], tolerance=TOLERANCE)
 @pytest.mark.parametrize("maths", MATHS)
 def test_recall(stored, maths):
     for queries in query_sets(stored):
@@ -82,6 +84,7 @@ def test_the_table_of_thresholds(stored, maths):
             np.testing.assert_allclose(getattr(table, name), column, rtol=TOLERANCE, err_msg=f"{queries} {name}")
 
 
+@compares("metric", studies=["calibration"], tolerance=TOLERANCE)
 @pytest.mark.parametrize("maths", MATHS)
 def test_the_best_threshold(stored, maths):
     for queries in query_sets(stored):
@@ -114,6 +117,7 @@ def test_evaluation_json(stored):
         )
 
 
+@compares("network", studies=["calibration"], parts=["ShiftedGeM"], tolerance=TOLERANCE)
 @pytest.mark.parametrize("maths", MATHS)
 def test_pooling(stored, maths):
     """Our layout has channels first. Both versions of the library give the same arrays; ours differ by rounding."""

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from recheck.study.compose import compose
+from support.fidelity import compares
 from support.project import ROOT
 from support.studies import FILES, shipped
 from support.trajectories import PROBED, Replay, Trajectory, differences, replay_of
 
+HERE = ROOT / "tests/golden/trajectories"
 FOLDER = Path(os.environ.get("RECHECK_GOLDEN", ROOT / "tests" / "golden")) / "trajectories"
 STUDIES = ("contextual_224", "contextual_256", "mlrc", "unbiased")
 
@@ -25,13 +27,28 @@ def check(replay):
     assert not wrong
 
 
+def recorded(test):
+    """Mark what the files of this repository compare."""
+    for path in sorted(HERE.glob("*.npz")):
+        file = Trajectory.read(path)
+        tolerance = "1e-9" if file.float64 else "1e-5 in float32"
+        if not (file.complete and file.float64):
+            tolerance += ", losses only"
+        if file.variant:
+            tolerance += f", variant {file.variant}"
+        aspects = ("trajectory", "optimiser", "schedule", *(["metric"] if "evals" in file.arrays else []))
+        test = compares(*aspects, studies=[file.study], rows=[file.row], tolerance=tolerance, exact=True)(test)
+    return test
+
+
+@recorded
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.npz")), ids=lambda path: path.stem)
 def test_replay_equals_the_original(path, tmp_path):
     check(replay_of(Trajectory.read(path), tmp_path))
 
 
 def test_every_study_has_a_recorded_row():
-    shown = {Trajectory.read(path).study for path in (ROOT / "tests/golden/trajectories").glob("*.npz")}
+    shown = {Trajectory.read(path).study for path in HERE.glob("*.npz")}
     assert shown == set(STUDIES)
 
 

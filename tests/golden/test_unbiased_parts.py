@@ -11,9 +11,11 @@ from recheck.methods.meta_classes import mapping, relabel
 from recheck.methods.mxnet_adam import MXNetAdam
 from recheck.methods.optimisers import build_optimisers
 from recheck.models.heads import NormProxyHead
-from support.golden import cases, rest
+from support.fidelity import compares
+from support.golden import RELATIVE, cases, rest
 
 
+@compares("network", studies=["unbiased"], parts=["NormProxyHead"], tolerance=RELATIVE)
 def test_norm_proxy_head(golden):
     with rest(golden, "unbiased_normproxy") as stored:
         weight = stored.tensor("head_weight_v")
@@ -27,6 +29,7 @@ def test_norm_proxy_head(golden):
         stored.same("head_output_binarised", head(features).detach())
 
 
+@compares("sampler", studies=["unbiased"], parts=["MetaClasses"], tolerance="equal meta-classes")
 def test_meta_classes(golden):
     for case in cases(golden, "unbiased_dreml"):
         with case:
@@ -54,6 +57,7 @@ def test_growing_ensemble(golden):
         assert whole == grown[-1]
 
 
+@compares("metric", studies=["unbiased"], tolerance=RELATIVE)
 def test_metrics(golden):
     with rest(golden, "unbiased_eval") as stored:
         embeddings, labels, names = stored.array("emb"), stored.array("labels"), recalls(stored, "ks")
@@ -79,6 +83,7 @@ def adam_cases(golden):
         yield case, torch.nn.Parameter(case.tensor("w0").clone()), options
 
 
+@compares("optimiser", studies=["unbiased"], parts=["MXNetAdam"], tolerance=RELATIVE)
 def test_mxnet_adam(golden):
     for case, weight, options in adam_cases(golden):
         with case:

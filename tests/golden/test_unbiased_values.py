@@ -16,7 +16,8 @@ from recheck.methods.losses.unbiased.proxy_triplet import ProxyTripletLoss
 from recheck.methods.losses.unbiased.ranked_list import UnbiasedRankedListLoss
 from recheck.methods.losses.unbiased.semihard_triplet import SemiHardTripletLoss
 from recheck.methods.miners.distance_weighted import DistanceWeightedSampler
-from support.golden import cases
+from support.fidelity import compares
+from support.golden import RELATIVE, cases
 
 
 def simple(case, loss, embeddings="emb"):
@@ -28,6 +29,7 @@ def simple(case, loss, embeddings="emb"):
     case.check("grad_emb", x.grad)
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["SemiHardTripletLoss"], tolerance=RELATIVE)
 def test_semihard_triplet(golden):
     for case in cases(golden, "unbiased_triplet_semihard"):
         with case:
@@ -44,6 +46,7 @@ def lifted(margin, distance="LpDistance", **options):
     return build_loss(spec, 3, 4)
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["LiftedStructureLoss"], tolerance=RELATIVE)
 def test_lifted_structure_is_the_librarys(golden):
     for options in ({}, {"distance": "ShiftedLpDistance", "shift": 0}):
         for case in cases(golden, "unbiased_lifted"):
@@ -62,12 +65,14 @@ def check_pairs(case, loss):
     case.check("grad_positives", positives.grad)
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["NPairLoss"], tolerance=RELATIVE)
 def test_npair(golden):
     for case in cases(golden, "unbiased_npair"):
         with case:
             check_pairs(case, NPairLoss(case.value("l2reg"), case.value("symmetric")))
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["AngularPairLoss"], tolerance=RELATIVE)
 def test_angular(golden):
     for case in cases(golden, "unbiased_angular"):
         with case:
@@ -75,6 +80,7 @@ def test_angular(golden):
             check_pairs(case, AngularPairLoss(*options))
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["FacilityLocationLoss"], tolerance=RELATIVE)
 def test_facility_location(golden):
     for case in cases(golden, "unbiased_facility_location"):
         with case:
@@ -90,6 +96,7 @@ def test_facility_location(golden):
             simple(case, loss)
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["BoundaryMarginLoss"], tolerance=RELATIVE)
 def test_boundary_margin(golden):
     for case in cases(golden, "unbiased_margin"):
         with case:
@@ -114,6 +121,7 @@ def test_boundary_margin(golden):
             assert (case.array("negative_sampling_prob")[anchors, negatives] > 0).all()
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["PrototypicalLoss"], tolerance=RELATIVE)
 def test_prototypical(golden):
     for case in cases(golden, "unbiased_prototypical"):
         with case:
@@ -144,6 +152,7 @@ def check_proxies(case, kind, prefix="", mean="loss_mean", each="loss_per_sample
     case.check(f"{prefix}grad_proxies_raw", loss.proxies.grad)
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["ExclusiveProxyNCALoss"], tolerance=RELATIVE)
 def test_proxy_nca(golden):
     for case in cases(golden, "unbiased_proxynca"):
         with case:
@@ -159,6 +168,7 @@ def test_proxy_nca(golden):
             )
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["ProxyTripletLoss"], tolerance=RELATIVE)
 def test_proxy_triplet(golden):
     for case in cases(golden, "unbiased_proxytriplet"):
         with case:
@@ -166,6 +176,7 @@ def test_proxy_triplet(golden):
             check_proxies(case, ProxyTripletLoss, mean=mean, each=None, margin=case.value("margin"))
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["NormProxyLoss"], tolerance=RELATIVE)
 def test_norm_proxy(golden):
     for case in cases(golden, "unbiased_normproxy"):
         with case:
@@ -174,6 +185,7 @@ def test_norm_proxy(golden):
                 check_proxies(case, NormProxyLoss, prefix, sign=sign, **options)
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["UnbiasedRankedListLoss"], tolerance=RELATIVE)
 def test_ranked_list(golden):
     for case in cases(golden, "unbiased_rankedlist"):
         with case:
@@ -182,6 +194,7 @@ def test_ranked_list(golden):
             simple(case, loss, "emb_unit")
 
 
+@compares("loss", "gradient", studies=["unbiased"], parts=["DiscriminativeLoss"], tolerance=RELATIVE)
 def test_discriminative(golden):
     for case in cases(golden, "unbiased_discriminative"):
         with case:

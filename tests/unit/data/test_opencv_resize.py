@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recheck.data import opencv_resize, transforms
+from support.fidelity import compares
 
 FLAGS = {
     "nearest": cv2.INTER_NEAREST,
@@ -35,6 +36,7 @@ def test_every_interpolation_is_compared():
     assert FLAGS.keys() == opencv_resize.TAPS.keys() == set(transforms.INTERPOLATIONS)
 
 
+@compares("transform", studies=["unbiased"], tolerance="1 grey level (variant code)")
 @pytest.mark.parametrize("mode", FLAGS)
 @pytest.mark.parametrize(
     ("before", "after"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from recheck.errors import UserError
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.hierarchical import Hierarchical, paired
+from support.fidelity import compares
 from support.project import ROOT
 
 INATURALIST = [85, 71, 77, 743, 171, 1263, 123, 85, 2136, 92, 157]
@@ -48,6 +49,7 @@ def test_published_numbers_of_batches(labels, dataset, spec, batches):
         assert scarce or len(set(batch)) == spec["batch"]
 
 
+@compares("sampler", studies=["contextual_256"], parts=["Hierarchical"], tolerance="equal number of batches")
 def test_published_number_of_pairs():
     labels = np.repeat(np.arange(sum(INATURALIST)), 50)
     super_labels = np.repeat(np.arange(len(INATURALIST)), 50 * np.array(INATURALIST))

@@ -69,8 +69,9 @@ def test_a_module_without_parameters_needs_no_optimiser():
 
 def test_schedules_are_stepped_like_torch_does():
     layer = torch.nn.Linear(2, 2)
-    optimisers = build_optimisers({"head": {"class": "SGD", "lr": 1.0}}, {"head": layer})
-    schedulers = build_schedulers({"class": "MultiStepLR", "milestones": [2, 3], "gamma": 0.1}, optimisers)
+    spec = {"head": {"class": "SGD", "lr": 1.0}}
+    optimisers = build_optimisers(spec, {"head": layer})
+    schedulers = build_schedulers({"class": "MultiStepLR", "milestones": [2, 3], "gamma": 0.1}, optimisers, spec)
     rates = []
     for _ in range(4):
         rates.append(optimisers["head"].param_groups[0]["lr"])

@@ -215,7 +215,9 @@ def test_factors_of_the_learning_rate(kind):
     assert len(rates) == len(list(net.parameters()))
     for module, rate in ((net[0], 0.005), (net[2], 0.005), (net[1], 0), (net[4], 0.5)):
         assert {rates[id(p)] for p in module.parameters()} == {rate}
-    scheduler = build_schedulers({"class": "MultiStepLR", "milestones": [1], "gamma": 0.1}, {"net": optimiser})["net"]
+    scheduler = build_schedulers(
+        {"class": "MultiStepLR", "milestones": [1], "gamma": 0.1}, {"net": optimiser}, {"net": spec}
+    )["net"]
     optimiser.step()
     scheduler.step()
     assert sorted({group["lr"] for group in optimiser.param_groups}) == pytest.approx([0, 0.0005, 0.05])

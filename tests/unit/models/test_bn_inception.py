@@ -11,6 +11,7 @@ import torch
 from recheck.models import embedding
 from recheck.models.bn_inception import BNInception
 from recheck.models.embedding import EmbeddingModel
+from support.fidelity import compares
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,7 @@ def test_names_and_shapes_are_those_of_the_weights_file(peer):
     assert {name: tensor.shape for name, tensor in BNInception().state_dict().items()} == expected
 
 
+@compares("network", studies=["mlrc", "mlrc_released"], parts=["bn_inception"], tolerance="1e-12 in float64")
 @pytest.mark.parametrize("size", [224, 227])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_features_equal_the_published_network(peer, size, dtype, tolerance):

@@ -9,6 +9,7 @@ from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.samplers import build_sampler
 from recheck.study.compose import compose
 from recheck.study.published import load_published
+from support.fidelity import compares
 from support.project import ROOT
 from support.studies import FILES, shipped
 
@@ -136,6 +137,8 @@ def test_settings_of_256(large, dataset):
         assert transforms.build(steps)(image, torch.Generator()).shape == (3, size, size)
 
 
+@compares("sampler", studies=["contextual_224"], parts=["BalancedRounds"], tolerance="equal number of batches")
+@compares("sampler", studies=["contextual_256"], parts=["RandomClassGroups"], tolerance="equal number of batches")
 @pytest.mark.parametrize(
     ("protocol", "dataset", "batches"),
     [("small", "cub200", 45), ("small", "cars196", 126), ("large", "cub200", 15), ("large", "cars196", 30)],

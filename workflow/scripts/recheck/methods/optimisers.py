@@ -64,7 +64,7 @@ def _groups(module: nn.Module, factors: dict[str, float], name: str) -> list[dic
 
 
 def build_schedulers(
-    common: dict[str, Any] | None, spec: dict[str, Any], optimisers: dict[str, torch.optim.Optimizer]
+    common: dict[str, Any] | None, optimisers: dict[str, torch.optim.Optimizer], spec: dict[str, Any]
 ) -> dict[str, torch.optim.lr_scheduler.LRScheduler]:
     """The learning-rate schedules by optimiser, stepped after each epoch; an optimiser with a constant rate has none.
 

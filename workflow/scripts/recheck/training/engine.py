@@ -159,7 +159,7 @@ class Run:
         self.backbone_parameters = [weight for weight in self.model.backbone.parameters() if weight.requires_grad]
         self.optimisers = build_optimisers(configuration["optimisers"], modules)
         self.schedulers = build_schedulers(
-            configuration.get("lr_schedule"), configuration["optimisers"], self.optimisers
+            configuration.get("lr_schedule"), self.optimisers, configuration["optimisers"]
         )
         self.keeping_gradients = keeping_gradients(configuration["optimisers"], self.optimisers)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
