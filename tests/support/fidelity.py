@@ -20,7 +20,7 @@ from recheck.study.yaml import read_yaml
 from support.project import ROOT
 from support.studies import FILES, shipped
 
-CONTEXTUAL = ("contextual_224", "contextual_256")
+CONTEXTUAL = ("contextual_224", "contextual_256", "contextual_released")
 PAGE = ROOT / "docs/fidelity.md"
 DEVIATIONS = ROOT / "tests/golden/deviations.yaml"
 # Studies of published systems; each page of docs/ names its own.

@@ -18,7 +18,7 @@ from recheck import parts
 from recheck.data import transforms
 from recheck.errors import UserError
 from recheck.study.yaml import read_yaml
-from support.fidelity import compares
+from support.fidelity import CONTEXTUAL, compares
 from support.project import ROOT
 
 TRAIN = [
@@ -39,7 +39,7 @@ def tensor(image):
     return torch.from_numpy(image.copy()).permute(2, 0, 1)
 
 
-@compares("transform", studies=["contextual_224", "contextual_256"], tolerance="equal to torchvision")
+@compares("transform", studies=CONTEXTUAL, tolerance="equal to torchvision")
 @pytest.mark.parametrize("size", [(40, 60), (60, 40), (33, 33), (20, 50)])
 @pytest.mark.parametrize(
     ("spec", "peer"),
