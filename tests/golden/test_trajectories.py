@@ -16,6 +16,8 @@ from support.project import ROOT
 from support.studies import FILES, shipped
 from support.trajectories import PROBED, Replay, Trajectory, differences, replay_of
 
+pytestmark = pytest.mark.slow
+
 HERE = ROOT / "tests/golden/trajectories"
 FOLDER = Path(os.environ.get("RECHECK_GOLDEN", ROOT / "tests" / "golden")) / "trajectories"
 STUDIES = ("contextual_224", "contextual_256", "mlrc", "unbiased")
