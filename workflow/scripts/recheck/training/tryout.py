@@ -14,6 +14,7 @@ from recheck.data.few import evaluated_role
 from recheck.data.fold import FoldData
 from recheck.evaluation.sanity import COLLAPSED, spread
 from recheck.methods.losses import compute_loss
+from recheck.models.precision import at_least_float32
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.history import learned
@@ -99,7 +100,7 @@ def _gradient(module: torch.nn.Module) -> float:
 def _loss_again(run: Run, pixels: torch.Tensor, labels: torch.Tensor) -> float:
     embeddings = run.forward(run.model, pixels)
     if run.projector is not None:
-        embeddings = run.projector(embeddings).float()
+        embeddings = at_least_float32(run.projector(embeddings))
     return compute_loss(run.loss, run.miner, embeddings, labels).item()
 
 
