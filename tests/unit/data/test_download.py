@@ -435,6 +435,7 @@ def test_a_part_is_complete_only_at_the_announced_size(tmp_path, server):
     ("bad", "reason"),
     [
         (Answer(DATA, headers={"Content-Encoding": "gzip"}), r"sent it encoded \(Content-Encoding: gzip\)"),
+        (Answer(DATA, headers={"Transfer-Encoding": "gzip, chunked"}), r"encoded \(Transfer-Encoding: gzip, chunked\)"),
         (Answer(b""), "the server sent an empty file"),
         (Answer(b"", length=-1), "the server sent an empty file"),
         (Answer(status=204), "the server answered 204 No Content"),

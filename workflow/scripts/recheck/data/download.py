@@ -136,9 +136,10 @@ class _Download:
     def _receive(self, response: http.client.HTTPResponse, offset: int) -> None:
         if response.status not in FILE:
             raise _refusal(response)
-        encoding = plain(response.headers.get("Content-Encoding", ""))
-        if encoding.lower() not in ("", "identity") and not self.checked:
-            raise SourceFailed(f"the server sent it encoded (Content-Encoding: {encoding}), not as it is")
+        for header, allowed in (("Content-Encoding", ("", "identity")), ("Transfer-Encoding", ("", "chunked"))):
+            encoding = plain(response.headers.get(header, ""))
+            if encoding.lower() not in allowed and not self.checked:
+                raise SourceFailed(f"the server sent it encoded ({header}: {encoding}), not as it is")
         if response.status == HTTPStatus.PARTIAL_CONTENT:
             total = self._continued(response, offset)
         else:
