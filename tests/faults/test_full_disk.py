@@ -54,8 +54,8 @@ def test_the_disk_is_full_while_downloading(tmp_path, server):
     url = server.give("/file.bin", Answer(os.urandom(3_000_000), length=-1))
     file = {"path": "file.bin", "unverified": True, "from": [{"url": url}]}
     said, left = on_a_megabyte(tmp_path, DOWNLOAD, json.dumps(file))
-    assert "No space left while writing disk/file.bin.part: free some space there and run the same command" in said
-    assert "disk/file.bin" not in left
+    assert "the server sent more than the 1,038,090 bytes that are free on the disk: free some space" in said
+    assert left == []
     assert len(server.asked) == 1, "a full disk must not lead to another request"
 
 
@@ -64,6 +64,11 @@ def test_a_download_that_will_not_fit_is_not_begun(tmp_path, server):
     said, left = on_a_megabyte(
         tmp_path, DOWNLOAD, json.dumps({"path": "file.bin", "unverified": True, "from": [{"url": url}]})
     )
+    assert "the server announces 3,000,000 bytes, but only 1,048,576 are free on the disk: if the size is right" in said
+    assert left == []
+    file = {"path": "file.bin", "size": 3_000_000, "from": [{"url": url}]}
+    (tmp_path / "known").mkdir()
+    said, left = on_a_megabyte(tmp_path / "known", DOWNLOAD, json.dumps(file))
     assert "Downloading file.bin needs 3.0 MB in disk, but only 1.0 MB are free: free some space, or" in said
     assert left == []
 

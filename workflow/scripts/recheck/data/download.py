@@ -177,8 +177,11 @@ class _Download:
             return self.size
         free = offset + free_space(self.part)
         if total is not None and total > free:
-            raise SourceFailed(f"the server announces {total:,} bytes, but only {free:,} are free on the disk")
-        return total if total is not None else min(LARGEST_UNKNOWN, free)
+            raise SourceFailed(
+                f"the server announces {total:,} bytes, but only {free:,} are free on the disk: if the size is right, "
+                "free some space"
+            )
+        return total if total is not None else min(LARGEST_UNKNOWN, free * 99 // 100)  # the note needs space, too
 
     def _write(
         self, chunks: Iterator[bytes], offset: int, total: int | None, response: http.client.HTTPResponse
@@ -213,6 +216,8 @@ class _Download:
     def _too_long(self, total: int | None, most: int) -> str:
         if total is not None:
             return f"expected {total} bytes, but the server sent more"
+        if most < LARGEST_UNKNOWN:
+            return f"the server sent more than the {most:,} bytes that are free on the disk: free some space"
         return (
             f"the server does not say how long the file is and sent more than {most:,} bytes: "
             "if that is right, add `size` to the file in the YAML"

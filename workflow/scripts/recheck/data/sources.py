@@ -56,10 +56,9 @@ def fetch(
             discard(part_of(destination))  # left by a job killed right after the file got its final name
         return destination
     if copy is not None:
-        note = None if _checked(file) else {"sha256": sha256(copy), "stat": stat_of(copy)}
+        if not _checked(file):
+            write_json(dropped_note(destination), {"sha256": sha256(copy), "stat": stat_of(copy)})
         _take(copy, destination)
-        if note is not None:
-            write_json(dropped_note(destination), note)
         return destination
     for source in file["from"]:
         kind = _kind(file, source)
