@@ -1,4 +1,4 @@
-"""Archives from hell: each is refused in one sentence, or unpacked without harm."""
+"""Hostile archives: each is refused in one sentence, or unpacked without harm."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Servers from hell: every download ends with the right file, with the next mirror's, or with one sentence."""
+"""Hostile servers: every download ends with the right file, with the next mirror's, or with one sentence."""
 
 import hashlib
 import shutil

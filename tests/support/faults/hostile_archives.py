@@ -1,4 +1,4 @@
-"""Archives from hell: every kind of archive with one or two things wrong, and some with nothing wrong."""
+"""Hostile archives: every kind of archive with one or two things wrong, and some with nothing wrong."""
 
 import bz2
 import gzip

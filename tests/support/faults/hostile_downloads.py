@@ -1,4 +1,4 @@
-"""Servers from hell: every request is answered by one of many behaviours, chosen by the number of the case."""
+"""Hostile servers: every request is answered by one of many behaviours, chosen by the number of the case."""
 
 import random
 from collections.abc import Callable
