@@ -146,8 +146,9 @@ def test_the_page_shows_warnings(tmp_path):
     made = Inputs(facts(METHODS, seeds=2), write_results(tmp_path)).table
     write_json(tmp_path / "table.json", made.json())
     about = {"study": "quick", "title": "Quick", "description": "", "datasets": ["emoji"], "rows": [], "command": "x"}
+    about |= {"titles": {"emoji": "Emoji"}, "captions": {"emoji": {}}, "quoted": []}
     runs = [path for path in write_results(tmp_path)["runs"] if path.parent.parent.name == "seed0"]
     text = page.make(about, [tmp_path / "table.json"], [], runs)
     assert f"<li>⚠ Triplet &amp; co: {CHECKS['zero_loss']}.</li>" in text
     assert text.count('<th scope="row">Triplet &amp; co ⚠</th>') == 2, "in the table and in the list of runs"
-    assert '<th scope="row">MS</th><td>emoji</td>' in text
+    assert '<th scope="row">MS</th><td>Emoji</td>' in text
