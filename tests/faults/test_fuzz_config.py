@@ -189,7 +189,8 @@ def test_any_text(folder, record_property):
         ("title: Letters", "title: Letters\nvariant: f\nvariants: {f: {protocol: {schedul: {}}}}", "'schedul'"),
     ],
 )
-def test_mistakes_are_reported_before_the_first_job(tmp_path, old, new, sentence):
+def test_mistakes_are_reported_before_the_first_job(tmp_path, monkeypatch, old, new, sentence):
+    monkeypatch.chdir(ROOT / "tests/support")  # the study's network is small_net.py
     assert old in small_study()
     with pytest.raises(UserError) as refused:
         own_study(tmp_path, small_study().replace(old, new, 1))
@@ -206,7 +207,7 @@ def test_mistakes_are_reported_before_the_first_job(tmp_path, old, new, sentence
         ("a: !!binary aGk=", "'a' is the bytes"),
         ("{a: 1}: 2", "not valid YAML"),
         ("? [1, 2]\n: 3", "not valid YAML"),
-        ("a: {1.5: 2}", "a key in 'a' is 1.5"),
+        ("a: {~: 2}", "a key in 'a' is "),
         ("a: &a [*a]", "nested too deeply"),
         ("a: &a {b: *a}", "nested too deeply"),
         ("when: 2020-99-99", "cannot be read"),
