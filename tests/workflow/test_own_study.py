@@ -48,7 +48,8 @@ def test_a_restricted_call_leaves_the_report_of_the_study_alone(project):
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in reports} == before
     page = html.unescape(project.read("results/letters_selected_triplet/index.html"))
     assert "snakemake --cores all letters --config 'methods=[triplet]'" in page
-    assert "1 of 3 rows" in page
+    assert "1 of 3 rows" in page and "1 row on glyphs, 1 seed." in page
+    assert "3 rows on glyphs, 1 seed." in project.read("results/letters/index.html"), "the study gives no description"
     table = project.read("results/letters_selected_triplet/glyphs/table.csv")
     assert len(table.splitlines()) == 2
     assert project.planned() == project.planned("--config", "methods=[triplet]") == {}
@@ -73,6 +74,9 @@ def test_the_same_run_of_another_study_is_copied(project):
         assert project.path(f"{ours}/{name}").read_bytes() == project.path(f"{theirs}/{name}").read_bytes()
     assert "Reused the same run" in project.read("logs/mine/glyphs/triplet/seed0/fold0/train.log")
     assert project.planned("--", f"{ours}/run.json") == {}
+    # the title is generated, because the base's would be false
+    project.succeed("--cores", "1", "mine_so_far")
+    assert "<title>Study mine – Triplet on glyphs" in project.read("results/mine_so_far/index.html")
     # redone on request, or because the other run has changed
     project.succeed("--cores", "1", f"{ours}/run.json", "--forcerun", f"{ours}/run.json", "--config", "reuse=false")
     assert "reused_from" not in json.loads(project.read(f"{ours}/run.json"))
