@@ -99,7 +99,7 @@ def images_below(folder: str | Path) -> tuple[list[Path], int]:
         if _is_image(path):
             check_name(path)
             images.append(path)
-        else:
+        elif not path.is_dir():
             others += 1
     return sorted(images), others
 
