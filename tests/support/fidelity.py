@@ -31,7 +31,7 @@ TITLES = {
     "calibration": "TensorFlow Similarity",
 }
 STUDIES = {
-    "mlrc": ("mlrc", "mlrc_released"),
+    "mlrc": ("mlrc", "mlrc_pretrained", "mlrc_released"),
     "contextual": (
         *("contextual_224", "contextual_weight", "contextual_weight_cars"),
         *("contextual_256", "contextual_ablations", "contextual_regulariser", "contextual_released"),
@@ -118,8 +118,9 @@ def comparisons() -> list[Comparison]:
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if "compares(" in path.read_text(encoding="utf-8"):
-            for name, value in vars(_load(path)).items():
-                for comparison in getattr(value, "comparisons", []):
+            tests = {name: value for name, value in vars(_load(path)).items() if name.startswith("test_")}
+            for name, function in tests.items():
+                for comparison in getattr(function, "comparisons", []):
                     test = f"{path.relative_to(ROOT).as_posix()}::{name}"
                     found.append(Comparison(**{**vars(comparison), "test": test}))
     return found

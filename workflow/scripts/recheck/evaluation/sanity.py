@@ -8,7 +8,7 @@ import numpy as np
 from recheck.names import RECALL, view_title
 from recheck.sanity import Finding, finding
 
-# Embeddings are collapsed if their mean squared distance to their mean is below this share of their mean squared length.
+# Embeddings are collapsed if their mean squared distance to their mean is below this share of their squared length.
 # The embeddings of sane runs have 1e-3 to 0.9, those of runs that collapsed under hard mining about 1e-5.
 COLLAPSED = 1e-4
 STANDARD_ERRORS = 3
