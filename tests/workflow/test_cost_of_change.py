@@ -55,7 +55,7 @@ def test_a_new_figure_is_one_file(code):
 def test_a_new_view_is_at_most_three_files(code):
     project, changed = code
     project.edit(f"{PACKAGE}/names.py", '("concatenated", "separated")', '("concatenated", "separated", "first_fold")')
-    line = "    measure = Measure("
+    line = "    chosen = {}"
     project.edit(
         f"{PACKAGE}/evaluation/views.py", line, f'    if view == "first_fold":\n        folds = folds[:1]\n{line}'
     )
