@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from recheck.data.fold import FoldData
 from recheck.errors import UserError
+from recheck.models.embedding import network_weights
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted, StopRequest
@@ -225,8 +226,8 @@ def test_the_best_checkpoint_is_kept_and_belongs_to_its_value(data, tmp_path, un
     assert undisturbed.best_value == max(values)
     assert undisturbed.best_epoch == values.index(max(values))
     run = make_run(data, tmp_path)
-    run.model.load_state_dict(undisturbed.weights)
-    assert run._evaluate()["val_MAP@R"] == undisturbed.best_value
+    run.model.load_state_dict(network_weights(undisturbed.weights))
+    assert run.evaluate()["val_MAP@R"] == undisturbed.best_value
 
 
 def test_without_selection_the_last_epoch_is_used(data, tmp_path):

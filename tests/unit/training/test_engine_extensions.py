@@ -19,7 +19,7 @@ from recheck.files import sha256
 from recheck.methods.forward import InTurns, Single
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.passes import draw_pass
-from recheck.models.embedding import EmbeddingModel, load_model, load_models, save_model
+from recheck.models.embedding import EmbeddingModel, load_model, load_models, network_weights, save_model
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
@@ -73,8 +73,8 @@ def test_selection_on_test_keeps_the_last_epoch_and_the_best(one_test_set, tmp_p
         "test_MAP@R": outcome.history[outcome.best_epoch]["test_MAP@R"],
     }
     for weights, row in ((outcome.weights, outcome.history[-1]), (outcome.best_on_test, outcome.best_row)):
-        run.model.load_state_dict(weights)
-        assert run._evaluate()["test_MAP@R"] == row["test_MAP@R"]
+        run.model.load_state_dict(network_weights(weights))
+        assert run.evaluate()["test_MAP@R"] == row["test_MAP@R"]
     last = make_run(one_test_set, tmp_path / "last", with_(selection={})).train()
     assert all(torch.equal(outcome.weights[name], last.weights[name]) for name in last.weights)
 
@@ -82,8 +82,8 @@ def test_selection_on_test_keeps_the_last_epoch_and_the_best(one_test_set, tmp_p
 class Foretold(Run):
     """A run whose middle epoch is best, so that both checkpoints differ."""
 
-    def _evaluate(self):
-        return {"test_R@1": (0.1, 0.9, 0.2, 0.9)[self.position.epoch]}
+    def _evaluate(self, epoch):
+        return {"test_R@1": (0.1, 0.9, 0.2, 0.9)[epoch]}
 
 
 def test_selection_on_test_resumes_bit_identically(one_test_set, tmp_path):
@@ -130,7 +130,7 @@ def test_queries_search_the_gallery_while_training(data, tmp_path):
             )
             expected[role] = (normalise(rows), data.labels[indices])
     values = evaluate(*expected["query"], ["R@1", "MAP@R"], *expected["gallery"])
-    assert run._evaluate() == {"test_R@1": values["R@1"], "test_MAP@R": values["MAP@R"]}
+    assert run.evaluate() == {"test_R@1": values["R@1"], "test_MAP@R": values["MAP@R"]}
 
 
 def test_the_error_for_a_missing_role_lists_the_roles_of_the_split():
@@ -161,7 +161,7 @@ def test_metrics_while_training_follow_the_study(one_test_set, tmp_path):
         run = make_run(one_test_set, tmp_path / str(len(change)), {**ON_TEST, **change})
         with torch.no_grad():
             run.model.head.bias += 3  # lengths differ then
-        rows.append(run._evaluate())
+        rows.append(run.evaluate())
     assert rows[0] != rows[1]
 
 
@@ -181,13 +181,13 @@ class Watcher(Run):
 
     seen: list
 
-    def _end_epoch(self, events, started):
+    def _end_epoch(self, *arguments):
         if not hasattr(self, "seen"):
             self.seen = []
         moments = {name: len(optimiser.state) for name, optimiser in self.optimisers.items()}
         rates = {name: optimiser.param_groups[0]["lr"] for name, optimiser in self.optimisers.items()}
         self.seen.append((copy.deepcopy(self.model.state_dict()), moments, rates))
-        super()._end_epoch(events, started)
+        super()._end_epoch(*arguments)
 
 
 def watch(data, folder, configuration):
@@ -278,7 +278,7 @@ def test_the_loss_sees_the_projector_and_evaluation_does_not(one_test_set, tmp_p
     torch.testing.assert_close(seen[-1].norm(dim=1), torch.ones(8))
     assert run.loss.proxies.shape == (6, 24)
     assert all(not torch.equal(before[name], tensor) for name, tensor in run.projector.state_dict().items())
-    assert set(outcome.weights) == set(EmbeddingModel(CONFIGURATION["model"]).state_dict())
+    assert set(network_weights(outcome.weights)) == set(EmbeddingModel(CONFIGURATION["model"]).state_dict())
     assert run.model.dim == 16
     same(stopped_and_continued(one_test_set, tmp_path / "b", configuration, 7), outcome)
 

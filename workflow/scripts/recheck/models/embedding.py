@@ -158,7 +158,7 @@ def load_models(
     if made.get("data") != data:
         raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
-    for prefix, checkpoint in (("", _main(weights)), (BEST, _main(best))):
+    for prefix, checkpoint in (("", network_weights(weights)), (BEST, network_weights(best))):
         if checkpoint or not prefix:
             model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
             fit(model, checkpoint, f"The weights in {path}", ignored=(), remedy="delete the file and run again")
@@ -183,7 +183,7 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
     what, remedy = f"The weights in {path}", "another version of Recheck may have written the file. Train it again"
     try:
         model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
-        fit(model, _main(weights), what, ignored=(), remedy=remedy)
+        fit(model, network_weights(weights), what, ignored=(), remedy=remedy)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # settings that no network has
         raise UserError(f"{what} do not fit the network that the file describes; {remedy}.") from error
     return model.to(device).eval()
@@ -200,8 +200,8 @@ def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
         raise UserError(f"{path} is damaged ({error}): delete it and run again to retrain it.") from error
 
 
-def _main(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Weights of the network itself."""
+def network_weights(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights of the network itself, without a second checkpoint and without the state of the loss."""
     return {name: tensor for name, tensor in weights.items() if not name.startswith((BEST, LOSS))}
 
 

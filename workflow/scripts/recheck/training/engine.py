@@ -47,7 +47,7 @@ log = logging.getLogger("recheck")
 
 @dataclass
 class Outcome:
-    """A finished run: its chosen weights and its history.
+    """A finished run: its chosen weights, including the state of its loss, and its history.
 
     If the test set selects the epoch, ``best_on_test`` holds the weights of the best epoch and ``weights`` holds the
     weights of the last one.
