@@ -29,15 +29,15 @@ class DecodedImages:
 
 
 class InventedImages:
-    """Noise around one colour per class."""
+    """Noise around one colour per class, in a different shade for each image, so that the classes overlap."""
 
     def __init__(self, labels: np.ndarray, side: int):
         self.labels, self.side = labels, side
 
     def image(self, number: int) -> np.ndarray:
-        colour = np.random.RandomState(self.labels[number]).randint(64, 192, 3)
-        noise = np.random.RandomState(number).randint(-32, 32, (self.side, self.side, 3))
-        return (colour + noise).astype(np.uint8)
+        colour = np.random.RandomState(self.labels[number]).randint(96, 160, 3)
+        shade = np.random.RandomState(number)
+        return (colour + shade.randint(-32, 32, 3) + shade.randint(-64, 64, (self.side, self.side, 3))).astype(np.uint8)
 
 
 def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
