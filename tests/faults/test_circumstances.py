@@ -14,7 +14,8 @@ import torch
 from recheck.data import download
 from recheck.errors import UserError
 from recheck.job import job, warn_once
-from support.faults.kills import content, differences, wait_until
+from support.faults.kills import content, differences
+from support.hang import HANG_SECONDS, wait_until
 from support.project import Project
 
 YEAR = 365 * 24 * 3600
@@ -123,7 +124,7 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
     (project.path("resources/datasets/glyphs/packed/exact96x96/pixels.bin")).unlink()
     first = project.start("--cores", "2")
     locks = project.path(".snakemake/locks")
-    assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())), 600)
+    assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())))
     assert first.poll() is None, first.communicate()[0]
     first.send_signal(signal.SIGSTOP)  # so that it holds its locks however slow the second is
     try:
@@ -131,7 +132,7 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
     finally:
         first.send_signal(signal.SIGCONT)
     assert "cannot be locked" in output and "Traceback" not in output
-    said, _ = first.communicate(timeout=600)
+    said, _ = first.communicate(timeout=HANG_SECONDS)
     assert first.returncode == 0, said
     assert differences(content(project), quiet.content) == []
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.faults.disks import private_mounts
+from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.servers import Answer, serving
 
@@ -38,7 +39,7 @@ def on_a_megabyte(folder, code, *arguments):
         env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANG_SECONDS,
         check=False,
     )
     return done.stderr, [line.split()[1] for line in done.stdout.splitlines() if line.startswith("LEFT")]
@@ -93,7 +94,7 @@ def test_every_kind_of_write(tmp_path, record_property):
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), str(SCRIPTS.parents[1] / "tests")])},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from recheck.data.packed import PackedImages
 from support.datasets.glyphs import make_glyphs
 from support.faults.disks import private_mounts
+from support.hang import HANG_SECONDS, wait_until
 
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
 MODEL = f"{RUN}/model.safetensors"
@@ -33,11 +34,8 @@ def long(project):
 
 
 def wait_for(condition, process):
-    end = time.monotonic() + 600
-    while not condition():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < end, "the event did not happen"
-        time.sleep(0.05)
+    assert wait_until(lambda: condition() or process.poll() is not None, pause=0.05)
+    assert condition(), process.communicate()[0]
 
 
 def shorten(project):
@@ -51,7 +49,7 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     process = long.start("--cores", "1", "--config", f"workers={workers}", "--", MODEL)
     wait_for(long.path(STATE).exists, process)
     os.killpg(process.pid, number)
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode != 0
     assert "state saved: run the same command again to resume" in output
     assert "1 job was stopped by a signal. Run the same command again to resume." in output
@@ -162,7 +160,7 @@ def on_a_small_disk(project, folder, options, *arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=600,
+        timeout=HANG_SECONDS,
         check=False,
     )
     output, _, left = done.stdout.partition("EXIT ")
@@ -191,7 +189,7 @@ def test_a_full_disk_while_training(project):
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
     process = project.start("--cores", "1", "--", MODEL, preexec_fn=limit)
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode != 0
     assert "No space left while writing results/" in output
     left = [path.name for path in project.path("results").rglob("*") if path.is_file()]

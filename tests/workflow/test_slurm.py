@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from recheck.files import sha256
+from support.hang import HANG_SECONDS
 from support.project import ROOT, small_study
 from support.services.slurm import Unable, cluster
 
@@ -115,7 +116,7 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     fresh.edit("slurm/config.yaml", SITE, "'--signal=TERM@5'")
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
     kill_once_it_waits(fresh, process, "killed")
-    output, _ = process.communicate(timeout=1200)
+    output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode != 0
 
     for run in runs:

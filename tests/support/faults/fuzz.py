@@ -15,8 +15,8 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 from recheck.errors import UserError
+from support.hang import HANG_SECONDS
 
-SECONDS = 300
 MORE = int(os.environ.get("RECHECK_EXAMPLES", 0))
 SEED = int(os.environ.get("RECHECK_SEED", 0))
 
@@ -39,7 +39,7 @@ def fuzz(daily: int) -> Callable:
 
 
 @contextlib.contextmanager
-def within(seconds: float = SECONDS) -> Iterator[None]:
+def within(seconds: float = HANG_SECONDS) -> Iterator[None]:
     """Fail if the block takes too long."""
 
     def give_up(number, frame):

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.datasets.glyphs import make_glyphs
+from support.hang import HANG_SECONDS, wait_until
 from support.project import Project, small_study
 from support.services.servers import Answer, Handler, Server, serving
 
@@ -55,7 +56,8 @@ UNORDERED = (("pack", "split"), ("table", "figure"))
 # the rules that write most, twice as often as the others
 WEIGHTS = dict.fromkeys(("fetch", "extract", "pack", "train", "embed", "evaluate", "table"), 2)
 SCOPES = ("group", "group", "job", "job", "snakemake")
-PATIENCE, STUCK = 600, 150
+# Snakemake itself sometimes hangs after TERM, when its jobs have ended: then it is killed.
+STUCK = 150
 TIMES = re.compile(r"\b(\d+\.\d s|\d+ min \d\d s|\d+ h \d\d min)(?=[ <])")
 
 DATASET = """
@@ -231,7 +233,7 @@ class Call:
 
     def wait_for(self, place: str) -> bool:
         """Wait until a job of the rule has started, or until it is certain that none will."""
-        return wait_until(lambda: not self.running or place in self.begun or self.is_past(place), PATIENCE)
+        return wait_until(lambda: not self.running or place in self.begun or self.is_past(place))
 
     def is_past(self, place: str) -> bool:
         """Whether later jobs have started, so that this one will not."""
@@ -267,15 +269,6 @@ class Call:
 
 def _place_of(word: str) -> str | None:
     return next((place for place, (beginning, _) in PLACES.items() if beginning == word), None)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, pause: float = 0.01) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(pause)
-    return True
 
 
 def undisturbed(project: Project, cores: int) -> Usual:
@@ -363,7 +356,7 @@ def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
     began = call.begun.get(place, time.monotonic())
     if moment.late:
         logs = _logs(project)[place]
-        wait_until(lambda: _logs(project)[place] != logs or place not in call.begun, PATIENCE)
+        wait_until(lambda: _logs(project)[place] != logs or place not in call.begun)
         delay = moment.fraction * usual.body[place]
     else:
         delay = began + moment.fraction * usual.whole[place] - time.monotonic()
@@ -383,12 +376,18 @@ def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
         else:
             os.kill(jobs[0], moment.signal)
     if moment.scope == "job":
-        if not wait_until(lambda: jobs[0] not in call.processes(), PATIENCE):
+        if not wait_until(lambda: jobs[0] not in call.processes()):
             wrong.append(f"{moment.signal.name} did not end the job {place}")
         call.begun.pop(place, None)
         return
-    if not wait_until(lambda: not call.running, STUCK if moment.signal == signal.SIGTERM else PATIENCE):
-        moment.stuck = not call.job_processes(place)
+    struck = time.monotonic()
+
+    def is_stuck() -> bool:
+        late = moment.signal == signal.SIGTERM and time.monotonic() > struck + STUCK
+        return late and not call.job_processes(place)
+
+    if not wait_until(lambda: not call.running or is_stuck()) or call.running:
+        moment.stuck = is_stuck()
         if not moment.stuck:
             wrong.append(f"{place} did not end after {moment.signal.name}:\n{call.printed()[-2000:]}")
         os.killpg(call.process.pid, signal.SIGKILL)
@@ -410,17 +409,17 @@ def _finish(project: Project, call: Call | None, usual: Usual, cores: int, wrong
     """Finish without further signals, and compare."""
     calls = [call] if call else []
     if call is not None:
-        wait_until(lambda: not call.running, PATIENCE)
+        wait_until(lambda: not call.running)
     for _ in range(3):
         if calls and calls[-1].process.returncode == 0:
             break
         if calls:
             _settle(calls[-1], wrong)
         calls.append(Call(project, cores))
-        calls[-1].process.wait(PATIENCE)
+        calls[-1].process.wait(HANG_SECONDS)
     if calls[-1].process.returncode:
         wrong.append(f"the study does not end:\n{calls[-1].printed()[-3000:]}")
-    if not wait_until(lambda: not any(each.processes() for each in calls), PATIENCE, 0.2):
+    if not wait_until(lambda: not any(each.processes() for each in calls), pause=0.2):
         wrong.append("processes are left")
         for each in calls:
             for number in each.processes():

@@ -12,11 +12,12 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock
+
+from support.hang import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 # Where Debian's SLURM looks when SLURM_CONF is not set, as in the job steps that the executor starts.
@@ -110,10 +111,19 @@ class Cluster:
             self._wait_until_empty()
         for path in sorted((self.folder / "pid").glob("*.pid"), reverse=True):  # slurmd, slurmctld, munged
             _end(int(path.read_text()))
+        self._kill_orphans()
         for name in FILES:
             link = SYSTEM / name
             if link.is_symlink() and link.readlink() == self.folder / name:
                 link.unlink()
+
+    def _kill_orphans(self) -> None:
+        """Kill what jobs have left: SLURM without cgroups loses processes whose step was killed."""
+        mark = f"SLURM_CONF={self.folder / 'slurm.conf'}".encode()
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
 
     def _write_configuration(self) -> None:
         text = CONFIGURATION.format(
@@ -166,22 +176,20 @@ class Cluster:
         )
 
     def _wait_until_idle(self) -> None:
-        for _ in range(3000):
-            idle = self._ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N")
-            if set(idle.split()) == {"n1", "n2"}:
-                return
-            time.sleep(0.1)
+        if wait_until(self._is_idle, pause=0.1):
+            return
         nodes = self._ask("sinfo", "--Node", "--long")
         logs = "\n".join(
             f"{path.name}: {path.read_text()[-2000:]}" for path in sorted((self.folder / "log").glob("*.log"))
         )
-        raise Unable(f"SLURM's nodes did not come up in 300 s:\n{nodes}\n{logs}")
+        raise Unable(f"SLURM's nodes did not come up:\n{nodes}\n{logs}")
+
+    def _is_idle(self) -> bool:
+        idle = self._ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N")
+        return set(idle.split()) == {"n1", "n2"}
 
     def _wait_until_empty(self) -> None:
-        for _ in range(600):
-            if not self._ask("squeue", "--noheader").strip():
-                return
-            time.sleep(0.1)
+        wait_until(lambda: not self._ask("squeue", "--noheader").strip(), pause=0.1, seconds=60)
 
     def _ask(self, *command: str) -> str:
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout
@@ -195,9 +203,10 @@ class Cluster:
 def _end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-        for _ in range(1200):
-            status = Path(f"/proc/{pid}/stat")
-            if not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return
-            time.sleep(0.05)
-        os.kill(pid, signal.SIGKILL)
+        if not wait_until(lambda: _is_gone(pid), pause=0.05, seconds=60):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_gone(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z"

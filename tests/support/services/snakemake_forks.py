@@ -16,22 +16,22 @@ import threading
 from pathlib import Path
 
 _one_at_a_time = threading.Lock()
-SECONDS = 600
-"""No command of a test takes so long: a hang is a failure."""
 
 
 def run(arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
     """Exit code and output of a command in a folder."""
+    from support.hang import HANG_SECONDS  # not in the server, which is started as a program
+
     with tempfile.TemporaryFile() as output, _one_at_a_time:
         server = _server()
         asked = {"arguments": arguments, "folder": str(folder), "environment": environment, "output": _path(output)}
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
         process = int(server.stdout.readline())
-        if not select.select([server.stdout], [], [], SECONDS)[0]:
+        if not select.select([server.stdout], [], [], HANG_SECONDS)[0]:
             os.killpg(process, signal.SIGKILL)
             server.stdout.readline()
-            raise subprocess.TimeoutExpired(arguments, SECONDS)
+            raise subprocess.TimeoutExpired(arguments, HANG_SECONDS)
         code = int(server.stdout.readline())
         output.seek(0)
         return code, output.read().decode()

@@ -23,6 +23,7 @@ from recheck import progress
 from recheck.data import archives, tars
 from recheck.errors import UserError
 from support.faults.crashes import KILLED, crash
+from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 
 TREE = {"set/1/a.jpg": b"a" * 700, "set/1/b.jpg": b"", "set/2/a.jpg": os.urandom(3000), "set/list.txt": b"x\n"}
@@ -610,7 +611,10 @@ def test_a_full_disk(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
     process = child(tmp_path, preexec_fn=limit)
-    assert f"No space left while writing {tmp_path}/images: free some space" in process.communicate(timeout=600)[1]
+    assert (
+        f"No space left while writing {tmp_path}/images: free some space"
+        in process.communicate(timeout=HANG_SECONDS)[1]
+    )
     assert left_in(tmp_path) == ["a.tar"]
 
 

@@ -19,6 +19,7 @@ from recheck.data import download as http
 from recheck.data.download import Patience, SourceFailed
 from recheck.data.sources import fetch
 from recheck.errors import UserError
+from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.servers import Answer, serving
 
@@ -97,7 +98,7 @@ def test_a_full_disk(tmp_path, server):
         resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, HALF))
 
     process = child(entry(url), tmp_path / "file.bin", preexec_fn=limit)
-    error = process.communicate(timeout=600)[1]
+    error = process.communicate(timeout=HANG_SECONDS)[1]
     assert process.returncode
     assert f"No space left while writing {tmp_path}/file.bin.part: free some space there and run the same" in error
     assert not (tmp_path / "file.bin").exists()

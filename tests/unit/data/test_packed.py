@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,7 @@ from recheck.errors import UserError
 from recheck.resize import parse_resize, resize_slug
 from recheck.training.loading import training_batches
 from support.datasets.glyphs import make_glyphs
+from support.hang import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -283,7 +283,7 @@ except UserError as error:
 def run_and_kill(root, destination, workers=1, stop=3, limit=0):
     """Pack in another process that is killed after some blocks, or can't write beyond a limit."""
     arguments = [sys.executable, "-c", KILLED, SCRIPTS, root, destination, workers, stop, limit]
-    return subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -364,15 +364,19 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path, images):
     root, _ = images
     arguments = [sys.executable, "-c", KILLED, SCRIPTS, root, tmp_path / "packed", 2, 1, 0]
     process = subprocess.Popen(list(map(str, arguments)), start_new_session=True)
-    assert process.wait(timeout=600) == -signal.SIGKILL
-    for _ in range(3000):
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    pytest.fail("workers are still there")
+    assert process.wait(timeout=HANG_SECONDS) == -signal.SIGKILL
+    if not wait_until(lambda: _ended(process.pid), pause=0.1):
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail("workers are still there")
+
+
+def _ended(group):
+    """Whether a process group has no member."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def test_a_killed_worker_is_reported(tmp_path, images, monkeypatch):

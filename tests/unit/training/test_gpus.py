@@ -12,6 +12,7 @@ import pytest
 
 from recheck.errors import UserError
 from recheck.training import gpus
+from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.gpus import listed, pretend_gpus
 
@@ -74,7 +75,7 @@ def taken_by(process):
 def finish(process):
     process.stdin.write("\n")
     process.stdin.flush()
-    assert process.wait(timeout=600) == 0
+    assert process.wait(timeout=HANG_SECONDS) == 0
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ def test_a_waiting_job_can_be_stopped(pretend, start):
     second = start("second")
     assert "is waiting" in second.stderr.readline()
     second.terminate()
-    assert second.wait(timeout=600) == -signal.SIGTERM
+    assert second.wait(timeout=HANG_SECONDS) == -signal.SIGTERM
 
 
 def test_the_order_of_gpus_does_not_matter(pretend, monkeypatch, start):
@@ -256,7 +257,7 @@ def test_many_jobs_never_share_a_gpu(pretend, start):
     print(taken, started, time.monotonic(), flush=True)
     """
     jobs = [start(f"job {number}", code) for number in range(9)]
-    rows = [job.communicate(timeout=600)[0].split() for job in jobs]
+    rows = [job.communicate(timeout=HANG_SECONDS)[0].split() for job in jobs]
     assert {row[0] for row in rows} == {"GPU-a", "GPU-b", "GPU-c"}
     for gpu in ("GPU-a", "GPU-b", "GPU-c"):
         times = sorted((float(begin), float(end)) for name, begin, end in rows if name == gpu)
@@ -289,5 +290,5 @@ def test_no_import_initialises_cuda(start):
     faiss.get_num_gpus = asked
     """
     process = start("spy", "\n".join([textwrap.dedent(spy), *sorted(imports), "print('nothing asked')"]))
-    output, errors = process.communicate(timeout=600)
+    output, errors = process.communicate(timeout=HANG_SECONDS)
     assert output.strip() == "nothing asked", errors

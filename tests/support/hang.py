@@ -1,0 +1,17 @@
+"""Waiting for an event. Only a hang ends the wait without it."""
+
+import time
+from collections.abc import Callable
+
+# Far more than any step takes on the slowest machine, so that speed never decides a test.
+HANG_SECONDS = 3600
+
+
+def wait_until(condition: Callable[[], bool], pause: float = 0.01, seconds: float = HANG_SECONDS) -> bool:
+    """Whether the condition became true before the time was over."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True
