@@ -124,6 +124,7 @@ class _Table:
     caption: str
     compares: bool = False
     notes: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
     def html(self) -> str:
