@@ -275,7 +275,7 @@ def differences(replay: Replay) -> Iterator[tuple[str, float, float]]:
     recorded, exact = trajectory.arrays, trajectory.float64
     yield "losses", _error(replay.factor * np.array(replay.losses), recorded["losses"]), 1e-9 if exact else 1e-5
     if "evals" in recorded:
-        one_query = 1 / trajectory.about["data"].get("n_test", np.inf)
+        one_query = 1 / (trajectory.about["data"].get("n_test") or np.inf)
         yield "evaluations", _error(replay.evaluations(), recorded["evals"]), 1e-9 if exact else 1.01 * one_query
     if trajectory.complete:
         for name, final in zip(recorded["names"].tolist(), recorded["final"], strict=True):
