@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from recheck.errors import UserError
-from recheck.models import pickled
-from recheck.models.tensors import read_tensors
+from recheck.models import pickled, torch_file
+from recheck.models.tensors import fit, read_tensors
 from support import original_layouts
 from support.faults import hostile_pickles
 
@@ -171,6 +171,26 @@ def test_odd_names_do_not_spoil_the_message(tmp_path):
             ),
             "has too many modules, or modules that contain each other",
         ),
+        # the same, with many parts that have no tensor in the innermost one, or with a long name
+        *(
+            (
+                hostile_pickles.module(**{name: many})
+                + b"q\x00"
+                + b"".join(
+                    hostile_pickles.module(_modules=hostile_pickles.table(("a", b"h\x00"), ("b", b"h\x00"))) + b"q\x00"
+                    for _ in range(12)
+                ),
+                "has too many modules, or modules that contain each other",
+            )
+            for name, many in (
+                ("_parameters", hostile_pickles.table(*((f"{number}", b"N") for number in range(1000)))),
+                ("_non_persistent_buffers_set", b"](" + hostile_pickles.text("a") * 1000 + b"e"),
+            )
+        ),
+        (
+            hostile_pickles.module(_parameters=hostile_pickles.table(("w" * 5000, hostile_pickles.tensor()))),
+            "has a tensor with a name of 5,000 letters, 'www",
+        ),
         (
             hostile_pickles.module(_parameters=hostile_pickles.table(("w", b"K\x01"))),
             "has no tensor at 'w', where a module keeps one",
@@ -208,6 +228,61 @@ def test_a_pickle_with_too_many_elements_is_refused(tmp_path, monkeypatch):
         UserError, match=r"is too complex for a checkpoint \(more than 1,000 elements besides its tensors"
     ):
         read_tensors(tmp_path / "a.pth", WHAT)
+
+
+def test_a_collection_of_many_modules_is_refused(tmp_path):
+    """Walking through the same module a million times would take hours."""
+    many = b"](" + hostile_pickles.module() + b"q\x00" + b"h\x00" * 100 + b"e"
+    (tmp_path / "a.pt").write_bytes(hostile_pickles.in_zip(many))
+    with pytest.raises(UserError, match=r"a\.pt' contain 101 modules, expected one\."):
+        read_tensors(tmp_path / "a.pt", WHAT)
+
+
+def test_a_long_size_is_not_copied():
+    """A list that is copied by every mention of it would take all memory."""
+    sizes = [1] * 17
+    call = pickled.Thing(pickled.Global("torch", "Size"), (sizes,))
+    assert torch_file._rebuilt(call) is call
+    assert torch_file._rebuilt(pickled.Thing(call.kind, (sizes[:16],))) == (1,) * 16
+
+
+def test_parts_of_a_storage_share_its_memory(tmp_path):
+    """In the older format, a small file may describe any number of parts of the same values."""
+    hooks = hostile_pickles.name("collections", "OrderedDict") + b")R"
+    parts = {}
+    for first in range(3):
+        view = hostile_pickles.text("part") + bytes([ord("K"), first]) + bytes([ord("K"), 4 - first]) + b"\x87"
+        values = hostile_pickles.storage()[:-2] + view + b"tQ"
+        shape = bytes([ord("K"), 4 - first]) + b"\x85"
+        called = hostile_pickles.name("torch._utils", "_rebuild_tensor_v2")
+        parts[f"from {first}"] = called + b"(" + values + b"K\x00" + shape + b"K\x01\x85\x89" + hooks + b"tR"
+    content = hostile_pickles.in_legacy(hostile_pickles.table(*parts.items()))
+    (tmp_path / "a.pth").write_bytes(content[:-16] + torch.arange(4.0).numpy().tobytes())
+    tensors = read_tensors(tmp_path / "a.pth", WHAT)
+    assert [tensor.tolist() for tensor in tensors.values()] == [[0, 1, 2, 3], [1, 2, 3], [2, 3]]
+    assert [tensor.data_ptr() - tensors["from 0"].data_ptr() for tensor in tensors.values()] == [0, 4, 8]
+
+
+def test_values_of_two_types_are_refused(tmp_path):
+    two = [
+        hostile_pickles.tensor(hostile_pickles.storage(kind, numel=numel), shape=b"K\x01\x85")
+        for kind, numel in (("FloatStorage", b"K\x04"), ("IntStorage", b"K\x04"))
+    ]
+    content = hostile_pickles.in_zip(hostile_pickles.table(("a", two[0]), ("b", two[1])))
+    (tmp_path / "a.pth").write_bytes(content)
+    with pytest.raises(UserError, match="describes the values of tensor '0' twice"):
+        read_tensors(tmp_path / "a.pth", WHAT)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("weight", "float4_e2m1fn_x2"), ("count", "uint4")])
+def test_numbers_that_torch_cannot_convert_are_refused(name, dtype):
+    network = nn.Module()
+    network.register_buffer("weight", torch.ones(2))
+    network.register_buffer("count", torch.ones(2, dtype=torch.int64))
+    odd = torch.frombuffer(bytearray(2), dtype=getattr(torch, dtype))
+    kind = "floating-point" if name == "weight" else "whole"
+    with pytest.raises(UserError, match=f"'{name}' must have {kind} numbers, found {dtype}; use a file"):
+        fit(network, {**network.state_dict(), name: odd}, WHAT)
 
 
 def test_every_opcode_of_pickle_is_known_or_refused():

@@ -14,7 +14,7 @@ no function of a file is called, so there is nothing that a hostile file could r
 import io
 import pickletools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 STEPS = 2_000_000
@@ -341,12 +341,8 @@ class _Machine:
             raise Refused("is damaged (its pickle sets the attributes of something that has none)")
 
 
-def texts(values: Any) -> set[str]:
-    """The texts of a set, written in any protocol."""
+def elements(values: Any) -> Sequence[Any]:
+    """The elements of a set, list or tuple, written in any protocol; none if it is something else."""
     if type(values) is Thing and values.kind in SETS:
         values = values.arguments[0] if values.arguments else ()
-    return {value for value in _elements(values) if type(value) is str}
-
-
-def _elements(values: Any) -> Iterable[Any]:
     return values if isinstance(values, (list, tuple)) else ()

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from recheck.models.pickled import Refused, Table, Thing, shown, texts
+from recheck.models.pickled import Refused, Table, Thing, elements, shown
 from recheck.models.torch_file import Stored
 
-DEPTH, TENSORS, LETTERS = 100, 100_000, 1000
-"""Limits of a pickled module: nested modules, tensors, and letters in the name of a tensor."""
+DEPTH, PARTS, LETTERS = 100, 100_000, 1000
+"""Limits of a pickled module: nested modules, modules and tensors together, and letters in the name of a tensor.
+
+A part counts as often as it is reached: a small file may hold the same module many times.
+"""
 
 
 def is_module(value: Any) -> bool:
@@ -38,14 +41,16 @@ def unwrapped(module: Thing) -> Thing:
 def state_dict(module: Thing) -> dict[str, Stored]:
     """The parameters and buffers of a pickled module, under the names of its ``state_dict()``."""
     tensors: dict[str, Stored] = {}
-    visited = 0
+    parts = 0
     waiting: list[tuple[str, int, Thing]] = [("", 0, module)]
     while waiting:
         prefix, depth, current = waiting.pop()
-        visited += 1
-        if depth > DEPTH or len(prefix) > LETTERS or visited > TENSORS or len(tensors) > TENSORS:
+        parts += _count(current)
+        if depth > DEPTH or len(prefix) > LETTERS or parts > PARTS:
             raise Refused("has too many modules, or modules that contain each other")
         for name, value in _own(current):
+            if len(name) > LETTERS:
+                raise Refused(f"has a tensor with a name of {len(name):,} letters, '{shown(name)}'")
             if type(value) is not Stored:
                 raise Refused(f"has no tensor at '{shown(prefix + name)}', where a module keeps one")
             tensors[prefix + name] = value
@@ -57,9 +62,16 @@ def state_dict(module: Thing) -> dict[str, Stored]:
     return tensors
 
 
+def _count(module: Thing) -> int:
+    """How many parts a module has, itself included."""
+    tables = [part(module, name) for name in ("_parameters", "_buffers", "_modules")]
+    forgotten = elements(part(module, "_non_persistent_buffers_set"))
+    return 1 + len(forgotten) + sum(len(table) for table in tables if type(table) is Table)
+
+
 def _own(module: Thing) -> Iterator[tuple[str, Any]]:
     """The parameters and the persistent buffers of a module itself."""
-    forgotten = texts(part(module, "_non_persistent_buffers_set"))
+    forgotten = {name for name in elements(part(module, "_non_persistent_buffers_set")) if type(name) is str}
     buffers = part(module, "_buffers")
     for name, value in part(module, "_parameters").items():
         if value is not None:

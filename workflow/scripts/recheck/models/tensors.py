@@ -17,6 +17,8 @@ from recheck.models.pickled import AGAIN, Refused, Table, Thing, shown
 from recheck.models.torch_file import Stored
 
 PREFIX = "module."
+MODULES = 100
+"""Most modules of a collection that are searched for tensors."""
 
 # Names that libraries give to the classifier, which an embedding does not need.
 CLASSIFIER = {
@@ -118,11 +120,14 @@ def _suitable(name: str, tensor: torch.Tensor, expected: torch.Tensor, what: str
     actual, shape = tuple(tensor.shape), tuple(expected.shape)
     if actual not in (shape, (1, *shape)):
         raise UserError(f"{what} do not fit the network: '{name}' must have shape {shape}, found {actual}; {remedy}.")
-    kind = "floating-point" if expected.is_floating_point() else "whole"
-    if _kind(tensor) != _kind(expected):
+    try:
+        values = tensor.reshape(shape).to(expected.dtype) if _kind(tensor) == _kind(expected) else None
+    except RuntimeError:  # torch cannot convert types of fewer than 8 bits
+        values = None
+    if values is None:
+        kind = "floating-point" if expected.is_floating_point() else "whole"
         dtype = str(tensor.dtype).removeprefix("torch.")
         raise UserError(f"{what} do not fit the network: '{name}' must have {kind} numbers, found {dtype}; {remedy}.")
-    values = tensor.reshape(shape).to(expected.dtype)
     # a network's own buffer may contain infinities, such as a mask for attention
     if (~torch.isfinite(values) & torch.isfinite(expected.cpu())).any():
         raise UserError(f"{what} cannot be used: '{name}' contains NaN or infinite values; {remedy}.")
@@ -161,6 +166,8 @@ def _weights(content: Any, path: Path, what: str) -> dict[str, Stored]:
         return content
     pairs = content.items() if type(content) is Table else enumerate(content if type(content) in (tuple, list) else [])
     modules = {str(key): pickled_module.unwrapped(value) for key, value in pairs if pickled_module.is_module(value)}
+    if len(modules) > MODULES:
+        raise UserError(f"{what} '{path}' contain {len(modules):,} modules, expected one. {AGAIN}.")
     tensors = {key: pickled_module.state_dict(module) for key, module in modules.items()}
     filled = {key: own for key, own in tensors.items() if own}
     if len(filled) > 1:

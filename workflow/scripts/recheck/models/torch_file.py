@@ -54,11 +54,11 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).valu
 class Storage:
     """The numbers of one or more tensors; ``read`` gets their bytes from the file, once."""
 
-    def __init__(self, dtype: torch.dtype, numel: int, read: Callable[[int], bytearray]):
+    def __init__(self, dtype: torch.dtype, numel: int, read: Callable[[int], bytearray | memoryview]):
         self.dtype, self.bytes = dtype, numel * dtype.itemsize
         self._read, self._data = read, None
 
-    def data(self) -> bytearray:
+    def data(self) -> bytearray | memoryview:
         if self._data is None:
             self._data = self._read(self.bytes)
             if len(self._data) != self.bytes:
@@ -122,7 +122,7 @@ def _read_zip(path: Path) -> Any:
     order = _read_member(archive, f"{folder}byteorder", 16).decode() if f"{folder}byteorder" in members else "little"
     if order != sys.byteorder:
         raise Refused(f"has {shown(order)}-endian numbers, and this machine is {sys.byteorder}-endian")
-    known: dict[tuple[str, torch.dtype], Storage] = {}
+    known: dict[str, Storage] = {}
 
     def storage(identifier: Any) -> Storage:
         dtype, key, numel = _storage_id(identifier)
@@ -132,8 +132,10 @@ def _read_zip(path: Path) -> Any:
                 f"is damaged (the values '{shown(key)}' of a tensor have {members.get(name, 0):,} bytes, expected "
                 f"{numel * dtype.itemsize:,})"
             )
-        read_values = partial(_read_member, archive, name)
-        return known.setdefault((key, dtype), Storage(dtype, numel, read_values))
+        made = known.setdefault(key, Storage(dtype, numel, partial(_read_member, archive, name)))
+        if made.dtype != dtype:
+            raise _twice(key)
+        return made
 
     return _one(io.BytesIO(_read_member(archive, pickles[0], PICKLE_BYTES)), storage)
 
@@ -179,31 +181,31 @@ def _read_legacy(path: Path, file: BinaryIO) -> Any:
     machine = _plain(head)
     if type(machine) is not Table or machine.get("little_endian", True) is not (sys.byteorder == "little"):
         raise Refused("was written on a machine with another byte order")
-    roots: dict[str, tuple[torch.dtype, int]] = {}
+    roots: dict[str, Storage] = {}
     starts: dict[str, int] = {}
-    made: dict[tuple[str, int, int], Storage] = {}
 
     def storage(identifier: Any) -> Any:
         if type(identifier) is tuple and len(identifier) == 4 and identifier[0] == "module":
             return identifier[1]  # a class with its source code, which is not used
         dtype, key, numel = _storage_id(identifier)
-        if roots.setdefault(key, (dtype, numel)) != (dtype, numel):
-            raise Refused(f"is damaged (it describes the values of tensor '{shown(key)}' twice)")
-        first, count = 0, numel
-        if len(identifier) > 5 and identifier[5] is not None:  # a part of another storage
-            view = identifier[5]
-            if type(view) is not tuple or len(view) != 3 or not all(_natural(number) for number in view[1:]):
-                raise Refused(DAMAGED)
-            first, count = view[1:]
-            if first + count > numel:
-                raise Refused("is damaged (a part of a tensor lies outside of it)")
 
         def get(size: int) -> bytearray:
             with path.open("rb") as again:
-                again.seek(starts[key] + first * dtype.itemsize)
+                again.seek(starts[key])
                 return bytearray(again.read(size))
 
-        return made.setdefault((key, first, count), Storage(dtype, count, get))
+        root = roots.setdefault(key, Storage(dtype, numel, get))
+        if (root.dtype, root.bytes) != (dtype, numel * dtype.itemsize):
+            raise _twice(key)
+        if len(identifier) == 5 or identifier[5] is None:
+            return root
+        view = identifier[5]  # a part of another storage, whose values it shares
+        if type(view) is not tuple or len(view) != 3 or not all(_natural(number) for number in view[1:]):
+            raise Refused(DAMAGED)
+        first, count = (number * dtype.itemsize for number in view[1:])
+        if first + count > root.bytes:
+            raise Refused("is damaged (a part of a tensor lies outside of it)")
+        return Storage(dtype, view[2], lambda size: memoryview(root.data())[first : first + size])
 
     content = _one(head, storage, whole=False)
     keys = _plain(head)
@@ -211,18 +213,22 @@ def _read_legacy(path: Path, file: BinaryIO) -> Any:
         raise Refused("is damaged (its list of tensors does not match its content)")
     place, size = head.tell(), path.stat().st_size
     for key in keys:
-        dtype, numel = roots[key]
+        numel = roots[key].bytes // roots[key].dtype.itemsize
         file.seek(place)
         (count,) = struct.unpack("<q", file.read(8))
         if count != numel:
             raise Refused(f"is damaged (tensor '{shown(key)}' has {count:,} values, expected {numel:,})")
         starts[key] = place + 8
-        place = starts[key] + numel * dtype.itemsize
+        place = starts[key] + roots[key].bytes
         if place > size:
             raise Refused("is damaged (it ends early)")
     if place != size:
         raise Refused(f"is damaged ({size - place:,} bytes follow its end)")
     return content
+
+
+def _twice(key: str) -> Refused:
+    return Refused(f"is damaged (it describes the values of tensor '{shown(key)}' twice)")
 
 
 def _plain(file: io.BytesIO) -> Any:
@@ -268,7 +274,9 @@ def _rebuilt(call: Thing) -> Any:
             raise pickled.refused_call(rebuild)
         return _rebuilt(Thing(rebuild, arguments))
     if call.kind == ("torch", "Size"):
-        return tuple(arguments[0]) if arguments and isinstance(arguments[0], (tuple, list)) else call
+        # a longer one stays as it is: copying the same list again and again would take all memory
+        sizes = arguments[0] if arguments else None
+        return tuple(sizes) if isinstance(sizes, (tuple, list)) and len(sizes) <= DIMENSIONS else call
     if module != "torch._utils":
         return call
     if name in ("_rebuild_parameter", "_rebuild_parameter_with_state"):
