@@ -1,14 +1,15 @@
 """Adam as MXNet computes it; the difference matters if ``eps`` is large."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from recheck.errors import UserError
+from recheck.methods.each_parameter import EachParameter
 
 
-class MXNetAdam(torch.optim.Optimizer):
+class MXNetAdam(EachParameter):
     """Adam with weight decay and clipping applied to the gradient, and eps added to the uncorrected root:
 
         g = clip(gradient + weight_decay · w, ±clip)         elementwise; ``clip: null`` does not clip
@@ -40,19 +41,7 @@ class MXNetAdam(torch.optim.Optimizer):
         defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "clip": clip}
         super().__init__(params, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], torch.Tensor] | None = None) -> torch.Tensor | None:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group)
-        return loss
-
-    def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+    def update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             state["step"] = 0

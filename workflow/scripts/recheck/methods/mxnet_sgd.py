@@ -1,14 +1,15 @@
 """Stochastic gradient descent as MXNet computes it; the difference matters when the learning rate changes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from recheck.errors import UserError
+from recheck.methods.each_parameter import EachParameter
 
 
-class MXNetSGD(torch.optim.Optimizer):
+class MXNetSGD(EachParameter):
     """SGD whose momentum contains the learning rate:
 
         v ← momentum · v − lr · (gradient + weight_decay · w),    w ← w + v.
@@ -25,19 +26,7 @@ class MXNetSGD(torch.optim.Optimizer):
             )
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], torch.Tensor] | None = None) -> torch.Tensor | None:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group)
-        return loss
-
-    def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+    def update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             state["velocity"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
