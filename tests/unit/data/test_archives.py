@@ -163,6 +163,7 @@ ZIP = [
     (zip_member("link", b"../evil", stat.S_IFLNK | 0o777), "links out of the folder, to '../evil'"),
     (zip_member("link", b"/etc/passwd", stat.S_IFLNK | 0o777), "links out of the folder, to '/etc/passwd'"),
     (zip_member("link", b"set", stat.S_IFLNK | 0o777), "links to 'set', which is not a file of the archive"),
+    (zip_member("folder", b"pixels", stat.S_IFDIR | 0o777), "is a folder with a content of 6 bytes"),
     (zip_member("device", b"", stat.S_IFCHR | 0o666), "is a device, a pipe or a socket"),
     (zip_member("pipe", b"", stat.S_IFIFO | 0o666), "is a device, a pipe or a socket"),
 ]
@@ -411,7 +412,7 @@ def test_a_negative_size(tmp_path, kind):
     block[156:157] = kind
     block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 256)
     (tmp_path / "a.tar").write_bytes(bytes(block) + tar_member("file")[0].tobuf() + bytes(1024))
-    assert re.search("a header |no end mark", damaged(tmp_path, tmp_path / "a.tar"))
+    assert re.search("a header |no end mark|its header says -512", damaged(tmp_path, tmp_path / "a.tar"))
 
 
 def test_the_length_of_all_names_is_limited(tmp_path, monkeypatch):
@@ -510,9 +511,35 @@ def test_two_tars_in_one_file(tmp_path):
     for archive in (both, zipped_both):
         with pytest.raises(UserError, match="another archive begins after its end mark: unpack the two one by one"):
             extract(tmp_path, archive)
+    for pack in (gzip.compress, bz2.compress, lzma.compress, lambda data: zipped(tmp_path / "b.zip").read_bytes()):
+        both.write_bytes(one.read_bytes() + bytes(700) + pack(two.read_bytes()))
+        with pytest.raises(UserError, match="another archive begins after its end mark"):
+            extract(tmp_path, both)
+        if pack != gzip.compress:
+            both.write_bytes(bz2.compress(one.read_bytes()) + pack(two.read_bytes()))
+            with pytest.raises(UserError, match=r"is damaged|another archive"):
+                extract(tmp_path, both)
     both.write_bytes(one.read_bytes() + b"noise" * 1000)
     extract(tmp_path, both)
     assert content(tmp_path / "images") == {"a": b"a"}
+
+
+def test_two_zips_in_one_file(tmp_path):
+    """Their reader would find only the second one."""
+    one, two = (zipped(tmp_path / name, zip_member(name, name.encode())).read_bytes() for name in "ab")
+    (tmp_path / "both.zip").write_bytes(one + two)
+    with pytest.raises(UserError, match=r"does not begin with its first member; is it two archives in one file\?"):
+        extract(tmp_path, tmp_path / "both.zip")
+    (tmp_path / "both.zip").write_bytes(b"PK00" + one)
+    extract(tmp_path, tmp_path / "both.zip")
+    assert content(tmp_path / "images") == {"a": b"a"}
+
+
+def test_a_size_for_all_members(tmp_path):
+    """A global header may contradict the header of every member."""
+    (tmp_path / "a.tar").write_bytes(extended_header(b"13 size=-512\n", tarfile.XGLTYPE))
+    with pytest.raises(UserError, match=r"is damaged .*'file' has 0 bytes, its header says -512"):
+        extract(tmp_path, tmp_path / "a.tar")
 
 
 @pytest.mark.parametrize("data", [bytes(1024), bytes(10240), gzip.compress(bytes(10240)), b"PK\5\6" + bytes(18)])

@@ -208,11 +208,14 @@ class _Writer:
         self.room_for(name, size)
         with self._names(name):
             out = path.open("xb")
+        before = self.bytes
         with out:
             while chunk := content.read(CHUNK):
                 self.room_for(name, len(chunk))
                 self.bytes += len(chunk)
                 out.write(chunk)
+        if self.bytes - before != size:
+            raise ValueError(f"{name!r} has {self.bytes - before:,} bytes, its header says {size:,}")
 
     def link(self, name: str, target: str, base: str) -> None:
         """Record a link for :meth:`make_links`; its target is relative to ``base``."""
@@ -273,6 +276,8 @@ def _unpack_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, writer
         known = ", ".join(zips.METHODS.values())
         writer.refuse(name, f"is compressed by method {member.compress_type}", f"pack it again as one of: {known}")
     if member.is_dir() or kind == stat.S_IFDIR:
+        if member.file_size:
+            writer.refuse(name, f"is a folder with a content of {member.file_size:,} bytes")
         return writer.folder(name)
     with zips.content(archive, member) as content:
         if kind == stat.S_IFLNK:

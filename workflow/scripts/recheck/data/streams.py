@@ -62,7 +62,9 @@ def _xz() -> Decompressor:
 
 OPENERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
+    b"BZh": lambda raw: io.BufferedReader(
+        Decompressed(raw, bz2.BZ2Decompressor), PIECE
+    ),  # bz2.open ignores what follows
     b"\xfd7zXZ\0": lambda raw: io.BufferedReader(Decompressed(raw, _xz), PIECE),
 }
 """First bytes of a compressed stream → function that opens it."""

@@ -24,6 +24,7 @@ MARGIN = 64 << 20
 """Most bytes after the end mark."""
 DIGITS = re.compile(rb"\d{%d}" % (LONGEST_NUMBER + 1))
 ZEROS = bytes(BLOCK)
+ANOTHER = "another archive begins after its end mark: unpack the two one by one"
 
 
 def is_tar(start: bytes) -> bool:
@@ -100,14 +101,18 @@ class _Reader:
         """Read to the end of the stream, where gzip, bzip2 and xz store their checksum."""
         if self.last != ZEROS:
             raise tarfile.ReadError("it has no end mark")
-        end, rest = self.position + MARGIN, b""
+        end, rest, begun = self.position + MARGIN, b"", False
         while data := self._take(CHUNK):
+            start = b"" if begun else data.lstrip(b"\0")
+            begun = begun or bool(start)
+            if is_compressed(start) or start.startswith(b"PK"):
+                raise tarfile.ReadError(ANOTHER)
             if self.position > end:
                 raise tarfile.ReadError(f"more than {MARGIN:,} bytes after its end mark")
             rest += data
             whole = len(rest) - len(rest) % BLOCK
             if any(is_tar(rest[start : start + BLOCK]) for start in range(0, whole, BLOCK) if rest[start]):
-                raise tarfile.ReadError("another archive begins after its end mark: unpack the two one by one")
+                raise tarfile.ReadError(ANOTHER)
             rest = rest[whole:]
 
 

@@ -17,6 +17,8 @@ from recheck.data.streams import LARGEST_DICTIONARY, Decompressed
 
 CHUNK = 1 << 20
 ENTRY = b"PK\1\2"
+LONGEST_START = 4
+"""Bytes before the first member: the marker of an archive in several parts that fitted into one."""
 METHODS = {
     zipfile.ZIP_STORED: "stored",
     zipfile.ZIP_DEFLATED: "deflated",
@@ -35,6 +37,8 @@ def opened(raw: IO[bytes], most_members: int) -> Iterator[zipfile.ZipFile]:
     counted = _Counted(raw, most_members)
     with zipfile.ZipFile(counted) as archive:
         counted.most = None
+        if min((member.header_offset for member in archive.infolist()), default=0) > LONGEST_START:
+            raise zipfile.BadZipFile("it does not begin with its first member; is it two archives in one file?")
         yield archive
 
 
