@@ -267,6 +267,8 @@ def test_redirects_keep_the_range_and_drop_credentials_for_other_hosts(tmp_path,
 
 
 def test_only_http_and_https_urls(tmp_path):
+    with pytest.raises(SourceFailed, match="not a valid URL"):
+        http.download("http://[", tmp_path / "x.part")
     with pytest.raises(SourceFailed, match="only http and https URLs are supported"):
         http.download(f"file://{tmp_path}/secret", tmp_path / "x.part")
 
@@ -425,6 +427,34 @@ def test_a_short_partial_answer_is_continued(tmp_path, server):
     assert server.asked_for("/file.bin") == [None, f"bytes={HALF}-", f"bytes={HALF + 9}-"]
 
 
+@pytest.mark.parametrize("start", [0, 9])
+def test_a_part_of_a_file_of_unknown_size_is_not_the_file(tmp_path, server, start):
+    """`bytes 0-8/*` may be all, or only the beginning; only the whole file tells."""
+
+    def cut(handler):
+        head = b'HTTP/1.1 200 OK\r\nETag: "v1"\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n'
+        handler.wfile.write(head + DATA[:9] + b"\r\n")
+
+    def some(handler):
+        head = b'HTTP/1.1 206 P\r\nETag: "v1"\r\nContent-Range: bytes %d-%d/*\r\n\r\n'
+        handler.wfile.write(head % (start, start + 8) + DATA[start : start + 9])
+
+    answers = [*([Answer(script=cut)] if start else []), Answer(script=some), Answer(DATA)]
+    fetch(entry(server.give("/file.bin", *answers), **UNVERIFIED), tmp_path / "file.bin", patience=QUICK)
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("note", [{"validator": 5}, {"validator": {}, "total": "x"}, [], "[" * 100_000])
+def test_a_strange_note_about_the_part_is_ignored(tmp_path, server, note):
+    url = server.give("/file.bin", DATA)
+    (tmp_path / "file.bin.part").write_bytes(b"?")
+    text = note if isinstance(note, str) else json.dumps({"url": url, **note} if note else note)
+    (tmp_path / "file.bin.part.json").write_text(text, encoding="utf-8")
+    fetch(entry(url, **UNVERIFIED), tmp_path / "file.bin", patience=QUICK)
+    assert (tmp_path / "file.bin").read_bytes() == DATA
+    assert left_in(tmp_path) == ["file.bin"]
+
+
 def test_a_part_is_complete_only_at_the_announced_size(tmp_path, server):
     gone = Answer(status=416, headers={"Content-Range": f"bytes */{HALF}"})
     url = server.give("/file.bin", Answer(DATA, headers=TAGGED, cut=HALF), gone, DATA)
@@ -436,6 +466,12 @@ def test_a_part_is_complete_only_at_the_announced_size(tmp_path, server):
     ("bad", "reason"),
     [
         (Answer(DATA, headers={"Content-Encoding": "gzip"}), r"sent it encoded \(Content-Encoding: gzip\)"),
+        (
+            Answer(script=lambda handler: handler.wfile.write(
+                b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\n\r\nx"
+            )),
+            r"encoded \(Content-Encoding: identity, gzip\)",
+        ),
         (Answer(DATA, headers={"Transfer-Encoding": "gzip, chunked"}), r"encoded \(Transfer-Encoding: gzip, chunked\)"),
         (Answer(b""), "the server sent an empty file"),
         (Answer(b"", length=-1), "the server sent an empty file"),

@@ -22,6 +22,14 @@ from recheck.data.pages import explain_page, is_page, plain
         ("<html>".encode("utf-16"), "", "a.zip", True),
         ("<!DOCTYPE html>".encode("utf-16-be"), "", "a.zip", True),
         ('{"error": 1}'.encode("utf-16-le"), "", "a.zip", True),
+        ("<html>".encode("utf-32"), "", "a.zip", True),
+        (b"<head><title>Moved</title>", "", "a.zip", True),
+        (b"<script>location = '/login'</script>", "", "a.zip", True),
+        (b"<headers>", "", "a.bin", False),
+        (b"{}\n", "", "a.zip", True),
+        (b"[]", "", "a.zip", True),
+        (b"[] and more", "", "a.txt", False),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "", "list.json", True),
         (b"<\0\0\0<\0\0\0", "", "a.bin", False),
         (b"", "text/html", "a.zip", False),
         (bytes(range(1, 256)) * 2, "text/html", "a.tgz", False),
@@ -37,6 +45,9 @@ def test_the_message_of_a_page():
         "a web page instead of the file (“a & b”)"
     )
     assert explain_page(b'{"detail": "login"}').endswith("an error message in JSON instead of the file (“login”)")
+    assert explain_page(b"version https://git-lfs.github.com/spec/v1\n").startswith(
+        "the server sent a pointer of Git LFS"
+    )
     assert explain_page(b"<?xml ?>").endswith("an XML document instead of the file")
 
 

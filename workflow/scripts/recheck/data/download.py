@@ -70,7 +70,11 @@ def download(
     ``size`` is the file's size, if known. ``checked`` says that the caller will compare a checksum, so that bytes from
     another mirror may be resumed too.
     """
-    if urlsplit(url).scheme not in ("http", "https"):
+    try:
+        supported = urlsplit(url).scheme in ("http", "https")
+    except ValueError as error:
+        raise SourceFailed(f"not a valid URL ({error})") from None
+    if not supported:
         raise SourceFailed("only http and https URLs are supported")
     job = _Download(url, part, size, checked, headers or {}, Watch(patience or Patience()))
     job.watch.resume(job.standing()[0])
@@ -137,7 +141,7 @@ class _Download:
         if response.status not in FILE:
             raise _refusal(response)
         for header, allowed in (("Content-Encoding", ("", "identity")), ("Transfer-Encoding", ("", "chunked"))):
-            encoding = plain(response.headers.get(header, ""))
+            encoding = plain(", ".join(response.headers.get_all(header, [])))
             if encoding.lower() not in allowed and not self.checked:
                 raise SourceFailed(f"the server sent it encoded ({header}: {encoding}), not as it is")
         if response.status == HTTPStatus.PARTIAL_CONTENT:
@@ -157,12 +161,16 @@ class _Download:
         pattern = r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)$"
         match = re.match(pattern, response.headers.get("Content-Range", "").strip())
         first, last = (int(match[1]), int(match[2])) if match else (-1, -1)
-        total = int(match[3]) if match and match[3] != "*" else last + 1
+        note, now = _read_note(self.part), _validator(response.headers)
+        # without a size, nothing would tell that the answer is only the beginning of the rest
+        total = int(match[3]) if match and match[3] != "*" else self.size or (note.get("total") if offset else None)
+        if match and not isinstance(total, int):
+            discard(self.part)
+            raise TryAgain("the server sent a part of the file and does not say how long the file is")
         too_long = response.length is not None and response.length > last + 1 - first
-        if first != offset or not first <= last < total or too_long:
+        if not match or first != offset or not first <= last < total or too_long:
             discard(self.part)
             raise TryAgain("the server sent a different part of the file than requested")
-        note, now = _read_note(self.part), _validator(response.headers)
         known = note.get("validator") if note.get("url") == self.url else None
         same_kind = known and now and known.startswith('"') == now.startswith('"')
         if (same_kind and known != now) or (known and note.get("total") not in (None, total)):
@@ -366,8 +374,10 @@ def _note_of(part: Path) -> Path:
 
 
 def _read_note(part: Path) -> dict:
+    """What is known about an unfinished download; entries that this module did not write are left out."""
     try:
         note = read_json(_note_of(part))
     except (FileNotFoundError, UserError):
         return {}
-    return note if isinstance(note, dict) else {}
+    kinds = {"url": str, "validator": str, "total": int}
+    return {key: note[key] for key, kind in kinds.items() if isinstance(note, dict) and type(note.get(key)) is kind}

@@ -8,10 +8,17 @@ LOOK, PAGE = 1 << 9, 1 << 16
 """Bytes to read to recognise a page, and to find its message."""
 MARKUP = (".html", ".htm", ".xhtml", ".xml", ".svg")
 DATA = (".json", ".jsonl", ".geojson", ".ipynb")
-BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-HTML = re.compile(r"\s*(<!--.*?-->\s*)*(<!doctype html|<html)", re.I | re.S)
+BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # starts like UTF-16
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+HTML = re.compile(r"\s*(<!--.*?-->\s*)*<(!doctype html|html|(head|title|meta|body|script)[\s>])", re.I | re.S)
 XML = re.compile(r"\s*(<\?xml\s|<error[\s>])", re.I)
-JSON = re.compile(r'\s*(\{\s*"|\[\s*[{"])')
+JSON = re.compile(r'\s*(\{\s*("|\}\s*$)|\[\s*([{"]|\]\s*$))')
+LFS = re.compile(r"version https://git-lfs\.github\.com/spec/")
 QUOTA = (
     "the file's download quota on Google Drive is exceeded: wait a day, "
     "or copy the file to your own Drive and use that copy in the YAML"
@@ -39,7 +46,7 @@ def is_page(start: bytes, content_type: str, name: str) -> bool:
         return True
     if not name.endswith(MARKUP) and (HTML.match(text) or XML.match(text)):
         return True
-    if not name.endswith(DATA) and JSON.match(text):
+    if (not name.endswith(DATA) and JSON.match(text)) or LFS.match(text):
         return True
     binary = "\0" in text[:LOOK] or text[:LOOK].count("\ufffd") > LOOK // 20
     return "html" in content_type and not name.endswith(MARKUP) and "<" in text and not binary
@@ -52,6 +59,8 @@ def explain_page(page: bytes) -> str:
         return QUOTA
     if re.search(r"virus scan warning|can.t scan this file for viruses", text, re.I):
         return VIRUS_SCAN
+    if LFS.match(text):
+        return "the server sent a pointer of Git LFS instead of the file: use a URL that leads to the file itself"
     kind, said = "a web page", re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
     if JSON.match(text):
         kind, said = "an error message in JSON", re.search(r'"(?:message|error|detail|title)"\s*:\s*"([^"]*)"', text)
@@ -66,7 +75,8 @@ def _text(data: bytes) -> str:
     encoding = next((name for bom, name in BOMS.items() if data.startswith(bom)), None)
     if encoding is None:
         encoding = next((name for name, odd in (("utf-16-le", 1), ("utf-16-be", 0)) if _is_utf16(data, odd)), "utf-8")
-    return data[: len(data) & ~1 if "16" in encoding else None].decode(encoding, "replace")
+    width = {"utf-16": 2, "utf-32": 4}.get(encoding[:6], 1)
+    return data[: len(data) - len(data) % width].decode(encoding, "replace")
 
 
 def _is_utf16(data: bytes, odd: int) -> bool:
