@@ -7,10 +7,12 @@ import warnings
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image, UnidentifiedImageError
 
 from recheck.data.images import FORMATS, decode, reading_of, reason, shape_of
+from recheck.data.packed import pack
 from recheck.errors import UserError
 from support.project import SCRIPTS
 
@@ -147,6 +149,18 @@ def test_pixels_without_a_defined_range_are_refused(tmp_path, values, why):
     Image.fromarray(values).save(tmp_path / "odd.tiff")
     with pytest.raises(ValueError, match=why):
         decode(tmp_path / "odd.tiff")
+
+
+@pytest.mark.parametrize("size", [(60_000, 1), (1, 60_000)])
+def test_a_narrow_image_does_not_become_huge(tmp_path, size):
+    """One row of 60,000 pixels would need 12 GB when its shorter side is resized to 256 pixels."""
+    Image.new("L", size).save(tmp_path / "strip.png")
+    with pytest.raises(ValueError, match=r"would become .*15,360,000.*, more than 179 million: crop it"):
+        decode(tmp_path / "strip.png", {"shorter": 256})
+    index = pd.DataFrame({"path": ["strip.png"]})
+    with pytest.raises(UserError, match=r"1 image cannot be read.*\n.*strip\.png: .* would become .*15,360,000"):
+        pack(index, tmp_path, {"shorter": 256}, tmp_path / "packed", "")
+    assert decode(tmp_path / "strip.png", {"exact": [8, 8]}).shape == (8, 8, 3)
 
 
 def test_a_bomb_is_not_decoded(tmp_path, monkeypatch):

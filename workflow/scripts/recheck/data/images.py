@@ -52,6 +52,16 @@ def resized(height: int, width: int, resize: Resize) -> tuple[int, int]:
     return int(shorter * height / width), shorter
 
 
+def check_narrow(height: int, width: int, resize: Resize) -> None:
+    """Refuse a strip whose resize would give more pixels than Pillow opens; one row of pixels could become 12 GB."""
+    new_height, new_width = resized(height, width, resize)
+    if resize and "shorter" in resize and new_height * new_width > 2 * Image.MAX_IMAGE_PIXELS:
+        raise ValueError(
+            f"its {width:,} × {height:,} pixels would become {new_width:,} × {new_height:,}, more than {_most()}: "
+            "crop it to a less narrow image"
+        )
+
+
 def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = None) -> tuple[int, int]:
     """Height and width of what :func:`decode` will return, read from the file's header only."""
     with opened(path) as image:
@@ -67,6 +77,7 @@ def decode(path: str | Path, resize: Resize = None, reading: Reading | None = No
         image = to_rgb(file, (reading or DEFAULTS)["alpha"])
         if _applies_exif(reading):
             image = _upright(image, _orientation(file))
+    check_narrow(image.height, image.width, resize)
     height, width = resized(image.height, image.width, resize)
     if resize and "fit" in resize:
         image = _fitted(image, height, width)
@@ -107,9 +118,12 @@ def reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError):
-        most = 2 * Image.MAX_IMAGE_PIXELS / 1e6
-        return f"more than {most:.0f} million pixels, Pillow's limit against decompression bombs: make it smaller"
+        return f"more than {_most()} pixels, Pillow's limit against decompression bombs: make it smaller"
     return str(error) or type(error).__name__
+
+
+def _most() -> str:
+    return f"{2 * Image.MAX_IMAGE_PIXELS / 1e6:.0f} million"
 
 
 def _applies_exif(reading: Reading | None) -> bool:

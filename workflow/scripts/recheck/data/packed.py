@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import PIL
 
-from recheck.data.images import DEFAULTS, Reading, decode, reason, resized, shape_of
+from recheck.data.images import DEFAULTS, Reading, check_narrow, decode, reason, resized, shape_of
 from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, fingerprint, read_json, write_json
@@ -195,10 +195,12 @@ def _root(shapes: np.ndarray, hashes: np.ndarray) -> str:
 # Inspecting the images
 
 
-def _look(path: Path, reading: Reading) -> tuple[int, int] | str:
-    """Height and width of an image before the resize, or why it cannot be read."""
+def _look(path: Path, resize: Resize, reading: Reading) -> tuple[int, int] | str:
+    """Height and width of an image before the resize, or why it cannot be read or resized."""
     try:
-        return shape_of(path, reading=reading)
+        shape = shape_of(path, reading=reading)
+        check_narrow(*shape, resize)
+        return shape
     except Exception as error:  # Pillow's readers raise almost anything on damaged files
         return reason(error)
 
@@ -211,7 +213,7 @@ def _read(path: Path, resize: Resize, reading: Reading) -> np.ndarray | str:
 
 
 def _shapes(paths: list[Path], resize: Resize, reading: Reading, workers: int) -> np.ndarray:
-    look = functools.partial(_look, reading=reading)
+    look = functools.partial(_look, resize=resize, reading=reading)
     shapes = list(ordered_map(look, paths, workers, total=len(paths), description="Reading image sizes"))
     if any(isinstance(shape, str) for shape in shapes):
         _refuse_broken(_unreadable(paths, resize, reading, workers))
