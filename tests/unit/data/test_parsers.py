@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import re
 import shutil
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_a_tree_that_is_too_deep(tree, form):
         parse(form, folder)
 
 
-@pytest.mark.parametrize("value", [1.5, "one", 0, -1, float("nan"), float("inf"), [1, 2]])
+@pytest.mark.parametrize("value", [1.5, "one", 0, -1, 1e300, 2.0**63, float("nan"), float("inf"), [1, 2]])
 def test_classes_of_cars196_are_whole_numbers(tree, value):
     folder = tree("cars196_original")
     content = scipy.io.loadmat(folder / "cars_annos.mat")
@@ -174,6 +175,38 @@ def test_classes_of_cars196_are_whole_numbers(tree, value):
     content["annotations"]["class"][0, 3] = np.array([[1.0]])
     scipy.io.savemat(folder / "cars_annos.mat", {key: content[key] for key in ("annotations", "class_names")})
     parse("cars196_original", folder)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "sentence"),
+    [
+        (5, "do not match|No table lists the images|must be named after"),
+        ("text", "do not match|No table lists the images|must be named after"),
+        (
+            np.zeros((1, 0), [("relative_im_path", object), ("class", object)]),
+            "cars_annos.mat lists no images: replace",
+        ),
+        (np.zeros((1, 0), [("fname", object)]), "cars_annos.mat lists no images: replace"),
+    ],
+)
+def test_tables_of_cars196_that_are_none(tree, annotations, sentence):
+    folder = tree("cars196_original")
+    scipy.io.savemat(folder / "cars_annos.mat", {"annotations": annotations})
+    with pytest.raises(UserError, match=sentence):
+        parse("cars196_original", folder)
+
+
+@pytest.mark.parametrize("name", ["../out/00000_a/1.jpg", "/out/00000_a/1.jpg"])
+def test_images_of_inaturalist_outside_of_its_folder(tree, name):
+    """An image that exists elsewhere must not enter the index."""
+    folder = tree("inat_mini")
+    content = json.loads((folder / "train_mini.json").read_text())
+    content["images"].append({"id": 99, "file_name": name})
+    content["annotations"].append({"id": 99, "image_id": 99, "category_id": 0})
+    (folder / "train_mini.json").write_text(json.dumps(content))
+    write(folder.parent / "out" / "00000_a" / "1.jpg", picture(1))
+    with pytest.raises(UserError, match=f"lists {re.escape(name)}, which is outside of "):
+        parse("inat_mini", folder)
 
 
 # Cars196: images have the same numbers in every form

@@ -31,6 +31,7 @@ from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
 from recheck.files import sha256, walk
 
+LARGEST_CLASS = 1_000_000
 WHERE_FROM = "docs/datasets.md lists the files of both official forms"
 
 
@@ -69,7 +70,7 @@ def _tables(places: list[Path]) -> tuple[list[Table], list[Table], list[str]]:
     found = (Path(entry.path) for place in places for entry in walk(place) if entry.name[0] != ".")
     for file in sorted(path for path in found if path.suffix == ".mat"):
         content = _load(file)
-        fields = content["annotations"].dtype.names or () if "annotations" in content else ()
+        fields = np.asarray(content.get("annotations")).dtype.names or ()
         if "relative_im_path" in fields and "class" in fields:
             originals.append(_table(file, content["annotations"], "relative_im_path"))
         elif "fname" in fields:
@@ -96,13 +97,15 @@ def _known_variables(file: Path) -> dict[str, np.ndarray]:
 
 def _table(file: Path, records: np.ndarray, name: str) -> Table:
     records = np.atleast_1d(records)
+    if not records.size:
+        raise UserError(f"{file} lists no images: replace it with the published file and run again.")
     classes = np.array([_class(file, value) for value in records["class"]]) if "class" in records.dtype.names else None
     return Table(file, [str(value) for value in records[name]], classes)
 
 
 def _class(file: Path, value: object) -> int:
-    """A class as a whole number from 1; MATLAB may store it as a floating-point number."""
-    if isinstance(value, (int, float, np.number)) and np.isfinite(value) and value == int(value) >= 1:
+    """A class as a whole number from 1; MATLAB may store it as a floating-point number. The largest excludes damage."""
+    if isinstance(value, (int, float, np.number)) and 1 <= value <= LARGEST_CLASS and value == int(value):
         return int(value)
     raise UserError(
         f"{file} has the class {value!r}, expected a whole number from 1: replace it with the published file and run "

@@ -7,6 +7,7 @@ together.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -29,6 +30,9 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
             f"{path} has {len(lost)} images of an undefined category ({lost['category_id'].iloc[0]}): "
             "restore it and run again."
         )
+    outside = rows["path"][rows["path"].str.contains(r"^/|(?:^|/)\.\.(?:/|$)", regex=True)]
+    if len(outside):
+        raise UserError(f"{path} lists {outside.iloc[0]}, which is outside of {images}: restore it and run again.")
     top = {name.split("/")[0] for name in rows["path"]}
     present = {f"{folder}/{name}" for folder in top for name in annotations.images_below(images / folder)}
     annotations.compare(rows["path"], present, path, images, dataset)
@@ -41,11 +45,11 @@ def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     try:
         with path.open(encoding="utf-8-sig") as file:
             content = json.load(file, object_hook=lambda entry: {key: entry[key] for key in KEPT & entry.keys()})
-        pictures = pd.DataFrame(content["images"])[["id", "file_name"]]
-        given = pd.DataFrame(content["annotations"])[["image_id", "category_id"]]
-        kinds = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]]
+        pictures = _table(content, "images", ["id", "file_name"])
+        given = _table(content, "annotations", ["image_id", "category_id"])
+        kinds = _table(content, "categories", ["id", "name", "supercategory"])
         _check_types(pictures, given, kinds)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path} is not iNaturalist's list of images ({error}): restore it and run again.") from None
     annotations.unique(pictures, "id", path)
     annotations.unique(given, "image_id", path)
@@ -62,6 +66,16 @@ def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     listed = pictures.merge(given, left_on="id", right_on="image_id").rename(columns={"file_name": "path"})
     kinds = kinds.rename(columns={"name": "class_name", "supercategory": "super_label"})
     return listed[["path", "category_id"]], kinds.set_index("id")
+
+
+def _table(content: Any, key: str, columns: list[str]) -> pd.DataFrame:
+    entries = content.get(key) if isinstance(content, dict) else None
+    complete = isinstance(entries, list) and all(
+        isinstance(entry, dict) and {*columns} <= {*entry} for entry in entries
+    )
+    if not entries or not complete:
+        raise TypeError(f"'{key}' must be a list of objects with {', '.join(columns)}")
+    return pd.DataFrame(entries)[columns]
 
 
 def _check_types(pictures: pd.DataFrame, given: pd.DataFrame, kinds: pd.DataFrame) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a run needs only the labels, and importing pandas takes as 
 
 log = logging.getLogger("recheck")
 COLUMNS = ["path", "label", "class_name", "super_label", "role"]
+REMEDY = "correct the dataset's table or its parser and run again"
 CORRECT = "restore the published files, or correct 'expected' in the dataset's YAML"
 BUILT_IN = {
     "cars196": "recheck.data.cars196:parse",
@@ -82,7 +83,7 @@ def read_index(path: str | Path) -> pd.DataFrame:
         raise UserError(f"{path} is not an index of images ({error}): delete it and run again.") from None
     if not isinstance(index.index, pd.RangeIndex):
         raise UserError(f"{path} has rows with more values than columns: delete it and run again.")
-    check(index, {}, path)
+    check(index, {}, path, "delete it and run again")
     return index
 
 
@@ -93,7 +94,7 @@ def read_labels(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return np.array([label for label, _ in rows], np.int64), np.array([above for _, above in rows], str)
 
 
-def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, int]:
+def check(table: pd.DataFrame, expected: dict, name: str | Path, remedy: str = REMEDY) -> dict[str, int]:
     """Refuse a table that is not a valid index or not the expected one; return its counts.
 
     Classes with only one image are allowed (they can be distractors) and counted as ``singles``.
@@ -102,22 +103,22 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path) -> dict[str, in
 
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
-        raise UserError(f"{name} lacks the columns {', '.join(missing)}.")
+        raise UserError(f"{name} lacks the columns {', '.join(missing)}: {remedy}.")
     if table.empty:
-        raise UserError(f"{name} has no images.")
+        raise UserError(f"{name} has no images: {remedy}.")
     if not pd.api.types.is_integer_dtype(table["label"]):
-        raise UserError(f"{name} has labels that are not whole numbers.")
+        raise UserError(f"{name} has labels that are not whole numbers: {remedy}.")
     if table["path"].isna().any() or (table["path"].astype(str) == "").any():
-        raise UserError(f"{name} has a row without a path.")
+        raise UserError(f"{name} has a row without a path: {remedy}.")
     repeated = table["path"][table["path"].duplicated()]
     if len(repeated):
-        raise UserError(f"{name} has duplicate paths ({len(repeated)}), such as '{repeated.iloc[0]}'.")
+        raise UserError(f"{name} has duplicate paths ({len(repeated)}), such as '{repeated.iloc[0]}': {remedy}.")
     nameless = table["class_name"].isna() | (table["class_name"].astype(str) == "")
     if nameless.any():
-        raise UserError(f"{name} has no class name for label {table['label'][nameless].iloc[0]}.")
+        raise UserError(f"{name} has no class name for label {table['label'][nameless].iloc[0]}: {remedy}.")
     names = table.groupby("label")["class_name"].nunique()
     if (names > 1).any():
-        raise UserError(f"{name} gives label {names.index[names > 1][0]} to several class names.")
+        raise UserError(f"{name} gives label {names.index[names > 1][0]} to several class names: {remedy}.")
     sizes = table["label"].value_counts()
     counted = {"images": len(table), "classes": len(sizes), "singles": int((sizes == 1).sum())}
     for key, number in expected.items():
