@@ -368,7 +368,12 @@ def test_a_model_of_the_package_needs_no_permission(tmp_path, glyphs):
         ({}, "is not a model trained by Recheck"),
         ({"model": [1]}, "is not a model trained by Recheck"),
         ({"model": {"backbone": {"name": "efficientnet_lite0"}}}, "is not a model trained by Recheck"),
-        ({"model": {"backbone": {}, "head": {}}}, "do not fit"),
+        ({"model": {"backbone": {}, "head": {}}}, "model.safetensors describes a network that cannot be built"),
+        (
+            {"model": {**SPEC, "backbone": {"name": ["x"]}}},
+            "model.safetensors describes a network that cannot be built",
+        ),
+        ({"model": {**SPEC, "head": {"class": "Linear", "dim": 10**30}}}, "describes a network that cannot be built"),
         ({"model": {**SPEC, "head": {"class": "Linear", "dim": 8}}}, "do not fit"),
     ],
 )
@@ -377,6 +382,27 @@ def test_a_file_with_wrong_metadata_is_refused(run, made, sentence):
     seal.write(file, load_file(file), save_file, made)
     with pytest.raises(UserError, match=sentence):
         load_any(file, torch.device("cpu"), own_code=True)
+
+
+def test_a_network_larger_than_its_file_is_not_built(run):
+    """A few bytes of metadata may ask for a layer of a terabyte."""
+    file = run / "fold0" / "model.safetensors"
+    spec = {"backbone": {"name": "efficientnet_lite0", "weights": "none"}, "head": {"class": "Linear", "dim": 10**8}}
+    seal.write(file, load_file(file), save_file, {"model": spec})
+    with pytest.raises(UserError, match=r"cannot be built \(it would have 128,[\d,]* numbers, the file has [\d,]*\)"):
+        load_any(file, torch.device("cpu"))
+
+
+def test_metadata_nested_too_deeply(run):
+    file = run / "fold0" / "model.safetensors"
+    nested = []
+    for _ in range(900):
+        nested = [nested]
+    seal.write(file, load_file(file), save_file, {"model": nested})
+    content = file.read_bytes()
+    assert b"[" * 900 in content
+    with pytest.raises(UserError, match=r"is not a model trained by Recheck|is damaged"):
+        load_any(file, torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

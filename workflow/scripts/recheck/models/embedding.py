@@ -27,6 +27,8 @@ FROZEN = ("frozen", "frozen_affine")
 BEST = f"{BEST_ON_TEST}/"
 LOSS = "loss/"
 """Prefix of the loss's tensors in a model file: learned temperatures, proxies and so on."""
+LONGEST = 300
+"""Most letters of an error that a message quotes."""
 
 
 class EmbeddingModel(nn.Module):
@@ -180,13 +182,26 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
             f"{path} would run code from outside Recheck, '{named}'. If you trust this file, pass `own_code=True` "
             "(on the command line, `--own-code`)."
         )
-    what, remedy = f"The weights in {path}", "another version of Recheck may have written the file. Train it again"
+    remedy = "another version of Recheck may have written the file. Train it again"
+    kept = network_weights(weights)
     try:
+        if not own_code:
+            _check_size(spec, made.get("num_classes"), kept)
         model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
-        fit(model, network_weights(weights), what, ignored=(), remedy=remedy)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # settings that no network has
-        raise UserError(f"{what} do not fit the network that the file describes; {remedy}.") from error
+    except (UserError, AttributeError, ArithmeticError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0][:LONGEST].rstrip(".")
+        raise UserError(f"{path} describes a network that cannot be built ({reason}); {remedy}.") from error
+    fit(model, kept, f"The weights in {path}", ignored=(), remedy=remedy)
     return model.to(device).eval()
+
+
+def _check_size(spec: dict[str, Any], num_classes: Any, weights: dict[str, torch.Tensor]) -> None:
+    """Refuse settings of a network that is larger than its weights, before it fills the memory."""
+    with torch.device("meta"):
+        expected = EmbeddingModel(spec, load_weights=False, num_classes=num_classes).state_dict()
+    count, stored = (sum(tensor.numel() for tensor in tensors.values()) for tensors in (expected, weights))
+    if count > 2 * stored:
+        raise ValueError(f"it would have {count:,} numbers, the file has {stored:,}")
 
 
 def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
@@ -196,7 +211,7 @@ def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
         with safe_open(path, framework="pt") as file:
             made = json.loads((file.metadata() or {}).get("recheck", "{}"))
             return made, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): delete it and run again to retrain it.") from error
 
 
