@@ -26,7 +26,7 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
         (["--config", "device=gpu"], "'device' is 'gpu'; did you mean 'cuda'? Known: auto, cpu, cuda."),
         (["--config", "seeds=zero"], "'seeds' must be a list or empty, found 'zero'."),
-        (["--config", "workers=-1"], "'workers': -1 is less than the minimum of 0."),
+        (["--config", "workers=-1"], "'workers' must be at least 0, found -1."),
     ],
 )
 def test_command_line(fresh, arguments, sentence):
@@ -69,6 +69,13 @@ def test_command_line(fresh, arguments, sentence):
         ("studies/letters", "ProxyNCALoss", "ProxyNCALos", "did you mean 'ProxyNCALoss'?"),
         ("studies/letters", "resized_crop: {size", "resize_crop: {size", "did you mean 'random_resized_crop'?"),
         ("datasets/glyphs", "parser:", "praser:", "unknown key 'praser'; did you mean 'parser'?"),
+        ("datasets/glyphs", "root: glyphs", "root: glyph", "the image folder 'root' is 'glyph', which does not exist."),
+        (
+            "datasets/glyphs",
+            "parser: folder",
+            "parser: csv\ncsv: labels.csv",
+            "glyphs.yaml: 'csv' is 'labels.csv', but there is no such file.",
+        ),
         ("datasets/glyphs", "parser: folder", "parser: my_parser:parse", "there is no file my_parser.py beside the"),
         ("studies/letters", "batch: 8", "batch: 0", "row 'pretrained': 'sampler.batch' must be a whole number from 1"),
         (

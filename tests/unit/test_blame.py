@@ -103,6 +103,23 @@ def test_a_class_that_cannot_be_built(write, init, sentence):
         build_loss({"class": f"{name}:Loss"}, 3, 4)
 
 
+def test_a_missing_argument(write):
+    name = write(LOSS.format(arguments="*a", body="pass").replace("forward(self, *a)", "__init__(self, alpha)"))
+    sentence = (
+        rf"^The loss '{name}:Loss' needs the argument 'alpha'\. Add it to the settings of the loss in the study, or"
+    )
+    with pytest.raises(UserError, match=sentence):
+        build_loss({"class": f"{name}:Loss"}, 3, 4)
+
+
+def test_a_function_in_place_of_a_class(write):
+    name = write("def loss(embeddings, labels):\n    return embeddings.mean()\n")
+    with pytest.raises(
+        UserError, match=rf"^{name}\.py, line 1: the loss '{name}:loss' is a function\. It must be a cl"
+    ):
+        build_loss({"class": f"{name}:loss"}, 3, 4)
+
+
 def test_a_class_that_is_no_module(write):
     with pytest.raises(UserError, match=r"must be a class derived from torch\.nn\.Module, found Loss: derive it"):
         build_loss({"class": f"{write('class Loss: pass')}:Loss"}, 3, 4)
@@ -120,7 +137,7 @@ def test_a_module_that_cannot_be_imported(write, text, line):
 
 def test_a_syntax_error_is_found_without_importing(write):
     name = write("import torch\n\nclass Loss(:\n    pass\n")
-    sentence = rf"^a.yaml: 'loss' is '{name}:Loss', but {name}\.py, line 3 is not valid Python: invalid syntax"
+    sentence = rf"^a.yaml: 'loss' is '{name}:Loss', but {name}\.py, line 3 is not valid Python: invalid syntax\.$"
     with pytest.raises(UserError, match=sentence):
         check_class(f"{name}:Loss", "a.yaml", "loss")
 
@@ -140,6 +157,16 @@ def test_a_miner_and_the_losses_of_a_library(write):
         compute_loss(build_loss(TRIPLET, 3, 4), None, EMBEDDINGS, torch.randn(3))
 
 
+def test_a_miner_with_positions_outside_the_batch(write):
+    body = "return torch.tensor([0]), torch.tensor([1]), torch.tensor([9])"
+    name = write(LOSS.format(arguments="embeddings, labels", body=body).replace("Loss", "Miner"))
+    sentence = (
+        r"^mine_\w+\.py, line 6: the miner 'mine_\w+:Miner' returned positions from 0 to 9\. It must .* 0 to 5\.$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        compute_loss(build_loss(TRIPLET, 3, 4), build_miner({"class": f"{name}:Miner"}), EMBEDDINGS, LABELS)
+
+
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
@@ -148,6 +175,8 @@ def test_a_miner_and_the_losses_of_a_library(write):
             "returned int64 of shape (6,). It must return a list of batches, each a list",
         ),
         ("return [[0, 1], [5, 6]]", "It must return a list of batches, each a list of positions from 0 to 5."),
+        ("return []", "line 8: the sampler 'mine_"),
+        ("return []", "returned an empty list. It must return at least one batch."),
         ("return [[0.5]]", "It must return a list of batches"),
         ("return [self.labels[9]]", "line 9, in draw (sampler 'mine_"),
     ],

@@ -179,7 +179,7 @@ rule index:
             else []
         ),
         tables=lambda wildcards: dataset_of(wildcards.dataset).downloads(dataset_of(wildcards.dataset).tables),
-        parser=lambda wildcards: dataset_of(wildcards.dataset).parser_files,
+        parser=for_users(lambda wildcards: dataset_of(wildcards.dataset).parser_files),
     output:
         "<resources>/datasets/{dataset}/images.csv",
     log:

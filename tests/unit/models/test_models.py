@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from recheck.errors import UserError
-from recheck.models.backbones import build_backbone
+from recheck.models.backbones import NAMED, build_backbone
 from recheck.models.embedding import EmbeddingModel, load_model, save_model
+from recheck.names import BACKBONES
 
 pytestmark = pytest.mark.slow
 
@@ -430,3 +431,7 @@ def test_the_trained_weights_are_evaluated(tmp_path):
     after = load_model(tmp_path / "model.safetensors", spec, DATA, torch.device("cpu"))(images)
     assert torch.equal(before, after)
     assert not torch.equal(EmbeddingModel(spec).eval()(images), before)
+
+
+def test_every_listed_backbone_can_be_built_and_no_other():
+    assert sorted(NAMED) == sorted(BACKBONES)

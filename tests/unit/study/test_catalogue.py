@@ -162,6 +162,7 @@ def test_also_build_is_ignored_if_the_config_selects_methods(catalogue):
 def test_an_unknown_target_suggests_the_nearest(catalogue):
     made = catalogue({"mine": TEXT})
     assert "Unknown study 'mien'; did you mean 'mine'?" in str(unknown_target("mien", made, {}))
+    assert "_so_far" not in str(unknown_target("mien", made, {}))
     assert "mine.yaml has no 'published' values, so there is no target 'mine_published'" in str(
         unknown_target("mine_published", made, {})
     )

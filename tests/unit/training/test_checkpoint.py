@@ -69,3 +69,10 @@ def test_a_pickle_bomb_does_not_run(tmp_path):
     file.current.write_bytes(hashlib.sha256(payload).digest() + payload)
     assert file.load() is None
     assert not (tmp_path / "exploded").exists()
+
+
+def test_a_message_names_the_kept_state_only_if_there_is_one(tmp_path):
+    file = StateFile(tmp_path, "settings")
+    assert file.kept() == ""
+    file.save({"epoch": 1})
+    assert file.kept() == f" The last good state is kept in {tmp_path}."

@@ -88,10 +88,10 @@ def check_class(name: str, source: str, key: str) -> None:
     try:
         defined = _defined(file)
     except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise UserError(
-            f"{source}: '{key}' is '{name}', but {file}{line} is not valid Python: {first_line(error)}."
-        ) from None
+        line, reason = (
+            (f", line {error.lineno}", error.msg) if isinstance(error, SyntaxError) else ("", first_line(error))
+        )
+        raise UserError(f"{source}: '{key}' is '{name}', but {file}{line} is not valid Python: {reason}.") from None
     if defined is not None and attribute not in defined:
         raise UserError(
             f"{source}: '{key}' is '{name}', but {file} does not define '{attribute}'; {nearest(attribute, defined)}."

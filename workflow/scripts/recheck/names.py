@@ -33,6 +33,9 @@ CALIBRATED = {
 # Metrics that are not shares, so not in percent, and for which more is not better.
 DISTANCES = ("distance",)
 
+# Networks that a study names without a library or module.
+BACKBONES = ("bn_inception", "efficientnet_b0", "efficientnet_lite0", "resnet50")
+
 # A user's own code: `module:Class` or `module:function`.
 OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
@@ -127,3 +130,9 @@ def watched_metrics(selection: Mapping[str, Any]) -> dict[str, list[str]]:
     for role, names in selection.get("watch", {}).items():
         watched[role] = [*watched.get(role, []), *names]
     return {role: list(dict.fromkeys(names)) for role, names in watched.items()}
+
+
+def check_backbone(name: str) -> None:
+    """Refuse a backbone that is neither listed nor of timm nor the user's own."""
+    if name not in BACKBONES and not name.startswith("timm/") and ":" not in name:
+        raise UserError(f"Unknown backbone '{name}'; {nearest(name, BACKBONES)}, 'timm/<model>' or 'module:function'.")

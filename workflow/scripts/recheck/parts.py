@@ -9,7 +9,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from recheck.blame import check_class, explain, user_code
+from recheck.blame import check_class, explain, place_of, user_code
 from recheck.errors import UserError, nearest
 from recheck.names import OWN, WEIGHTS_SUFFIXES
 from recheck.user_code import module_files
@@ -182,6 +182,8 @@ def build(spec: dict[str, Any], kind: str | None, what: str | None = None, **con
         if key not in accepted:
             raise UserError(f"Unknown argument '{key}' of {what} '{spec['class']}'; {nearest(key, accepted)}.")
     filled = {key: value for key, value in context.items() if key in accepted and key not in arguments}
+    if missing := [key for key in _required(cls) if key not in arguments and key not in filled]:
+        raise UserError(_incomplete(what, spec["class"], cls, missing))
     with user_code(what, cls, **filled):
         try:
             return cls(**arguments, **filled)
@@ -267,6 +269,23 @@ def _kind_of(argument: str) -> str | None:
 
 def _is_part(value: Any) -> bool:
     return isinstance(value, dict) and "class" in value
+
+
+def _required(cls: Any) -> list[str]:
+    """Names of the arguments without a default value."""
+    parameters = inspect.signature(cls).parameters.values()
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty]
+
+
+def _incomplete(what: str, name: str, cls: Any, missing: list[str]) -> str:
+    """The sentence about arguments that neither the study nor Recheck gives."""
+    if inspect.isfunction(cls):
+        return f"{place_of(cls)}: the {what} '{name}' is a function. It must be a class (docs/extending.md)."
+    listed = ", ".join(f"'{key}'" for key in missing)
+    return (
+        f"The {what} '{name}' needs the argument{'s' if len(missing) > 1 else ''} {listed}. Add it to the settings of "
+        f"the {what} in the study{', or give it a default value' if OWN.fullmatch(name) else ''}."
+    ).replace("Add it", "Add them" if len(missing) > 1 else "Add it")
 
 
 def _accepted(cls: Any) -> set[str]:

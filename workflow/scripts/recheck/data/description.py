@@ -62,6 +62,13 @@ class Dataset:
     def parser_files(self) -> list[str]:
         """The user's files on which the index depends, besides the images: a parser's module, a table."""
         csv = self.description.get("csv")
+        if csv and not Path(csv).is_file():
+            raise UserError(f"{self.path}: 'csv' is '{csv}', but there is no such file. Create it, or correct the key.")
+        if not self.files and not Path(self.root).is_dir():
+            raise UserError(
+                f"{self.path}: the image folder 'root' is '{self.root}', which does not exist. Create it, or correct "
+                "the key."
+            )
         return [*own_files(self.description["parser"]), *([csv] if csv else [])]
 
     @property

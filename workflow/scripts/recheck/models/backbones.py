@@ -22,7 +22,7 @@ from recheck.models import pooling
 from recheck.models.bn_inception import BNInception
 from recheck.models.efficientnet_lite import EfficientNetLite0
 from recheck.models.tensors import check_hash, fit, read_tensors
-from recheck.names import WEIGHTS_SUFFIXES
+from recheck.names import WEIGHTS_SUFFIXES, check_backbone
 from recheck.parts import load
 
 # Normalisation of torchvision's ImageNet weights, on the 0–255 scale.
@@ -51,6 +51,7 @@ class Backbone:
 def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     """Backbone by name. Use ``load_weights=False`` if a checkpoint is loaded next."""
     name = spec["name"]
+    check_backbone(name)
     weights = spec.get("weights", "none") if load_weights else "none"
     options = spec.get("options", {})
     if ":" in name:
@@ -59,10 +60,8 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
         backbone = Backbone(network, network.num_features, tuple(network.mean), tuple(network.std), order)
     elif name.startswith("timm/"):
         backbone = _timm(name.removeprefix("timm/"), options, pretrained=weights == "imagenet")
-    elif name in NAMED:
-        backbone = NAMED[name](options, weights == "imagenet")
     else:
-        raise UserError(f"Unknown backbone '{name}'; {nearest(name, NAMED)}, 'timm/<model>' or 'module:function'.")
+        backbone = NAMED[name](options, weights == "imagenet")
     if weights not in ("imagenet", "none"):
         _load_file(backbone.network, Path(weights), spec.get("sha256"))
     return backbone

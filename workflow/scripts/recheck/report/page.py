@@ -141,11 +141,8 @@ def render(
         runs=[_record(run, labels, titles or {}) for run in runs],
         versions=versions(runs),
         devices=sorted({str(run["device"]) for run in runs if run.get("device")}),
-        methods=[
-            {**row, "reference": citations.reference(row["paper"]) if row["paper"] else ""}
-            for row in rows
-            if row["family"]
-        ],
+        methods=[{**row, "reference": citations.reference(row["paper"]) if row["paper"] else ""} for row in rows],
+        cites=any(cited["paper"] for cited in (*rows, *quoted)),
         quoted=quoted,
         bibtex=data_uri(citations.bibtex([*rows, *quoted]).encode(), ".bib"),
         total=duration(sum(run.get("wall_seconds") or 0 for run in runs)),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from recheck import parts
@@ -14,6 +15,8 @@ from recheck.names import (
     OWN,
     QUERY_VIEWS,
     SCHEMES,
+    WEIGHTS_SUFFIXES,
+    check_backbone,
     check_metrics,
     check_query_metrics,
     check_scheme,
@@ -141,9 +144,26 @@ def _check_parts(settings: Mapping[str, Any], source: str) -> None:
         for step in settings["transforms"][phase]:
             if "custom" in step:
                 parts.check(step["custom"], "transform", source, f"transforms.{phase}.custom")
-    backbone = settings["model"]["backbone"]["name"]
-    if ":" in backbone:
-        parts.check({"class": backbone}, None, source, "model.backbone.name")
+    dim = settings["model"]["head"].get("dim", 1)
+    if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+        raise UserError(f"{source}: 'model.head.dim' must be a whole number from 1, found {dim!r}.")
+    _check_backbone(settings["model"]["backbone"], source)
+
+
+def _check_backbone(backbone: Mapping[str, Any], source: str) -> None:
+    name, weights = backbone["name"], Path(backbone.get("weights", "none"))
+    if ":" in name:
+        parts.check({"class": name}, None, source, "model.backbone.name")
+    try:
+        check_backbone(name)
+    except UserError as error:
+        raise UserError(f"{source}, 'model.backbone.name': {error}") from None
+    # files with a hash are described in config/weights and fetched by a job
+    if weights.suffix in WEIGHTS_SUFFIXES and "sha256" not in backbone and not weights.is_file():
+        raise UserError(
+            f"{source}: 'model.backbone.weights' is '{weights}', but there is no such file. Put it there, or choose "
+            "'imagenet', 'none' or another file."
+        )
 
 
 def _check_sizes(settings: Mapping[str, Any], source: str) -> None:

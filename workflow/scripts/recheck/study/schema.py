@@ -60,6 +60,16 @@ TYPES = {
     "object": "a mapping of keys to values",
     "string": "text",
 }
+# Keyword of JSON schema → words for a message
+LIMITS = {
+    "minimum": "must be at least {}",
+    "exclusiveMinimum": "must be greater than {}",
+    "maximum": "must be at most {}",
+    "exclusiveMaximum": "must be less than {}",
+    "minItems": "must have at least {} entries",
+    "minLength": "must have at least {} letters",
+    "minProperties": "must have at least {} keys",
+}
 _UNKNOWN_KEY = ("additionalProperties", "unevaluatedProperties")
 
 
@@ -100,6 +110,11 @@ def _sentence(error: ValidationError, file: str) -> str:
         return f"'{key}' must be {expected}, found {described(error.instance)}."
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
         return f"the name '{error.instance}'{inside} must consist of lower-case letters, digits, '_' and '-'."
+    limit = LIMITS.get(error.validator)
+    if limit and error.validator_value == 1 and error.validator.startswith("min") and not error.instance:
+        limit = limit if isinstance(error.instance, int) else "must not be empty"
+    if limit:
+        return f"'{key}' {limit.format(error.validator_value)}, found {described(error.instance)}."
     return f"'{key}': {error.message}."
 
 

@@ -75,6 +75,10 @@ class StateFile:
             log.warning("%s belongs to a run with other settings or data. Ignoring it.", path)
         return None
 
+    def kept(self) -> str:
+        """A sentence for the end of an error message that says where the last state is; empty if there is none."""
+        return f" The last good state is kept in {self.folder}." if self.current.exists() else ""
+
     @contextlib.contextmanager
     def refusing(self) -> Iterator[None]:
         """Turn the errors of a state that is intact but does not fit the run into one sentence."""

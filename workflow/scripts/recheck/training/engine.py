@@ -278,8 +278,7 @@ class Run:
         if not math.isfinite(value):
             raise UserError(
                 f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower "
-                "'optimisers.*.lr' or check the settings of the loss. The last good state is kept in "
-                f"{self.state_file.folder}."
+                f"'optimisers.*.lr' or check the settings of the loss.{self.state_file.kept()}"
             )
         for name, optimiser in self.optimisers.items():
             if name not in self.keeping_gradients:
@@ -408,8 +407,8 @@ class Run:
         )
         if not np.isfinite(embeddings).all():
             raise UserError(
-                f"The model produced non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'. "
-                f"The last good state is kept in {self.state_file.folder}."
+                f"The model produced non-finite embeddings after step {self.position.step}: lower "
+                f"'optimisers.*.lr'.{self.state_file.kept()}"
             )
         measure = Measure(
             self.data.labels[indices],

@@ -65,7 +65,8 @@ def _take_step(run: Run, report: Report) -> None:
     embeddings = torch.cat(outputs).float()
     norms = {name: _gradient(module) for name, module in _modules(run).items()}
 
-    report.add("batch", f"{described_value(pixels)}, {len(torch.unique(labels))} classes")
+    classes = len(torch.unique(labels))
+    report.add("batch", f"{described_value(pixels)}, {classes} {'class' if classes == 1 else 'classes'}")
     report.add("embeddings", f"{described_value(embeddings)}, mean length {embeddings.norm(dim=-1).mean():.3g}")
     report.add("loss", f"{loss:.6g} (after the step, on the same batch: {_loss_again(run, pixels, labels):.6g})")
     report.add("gradients", ", ".join(f"{name} {norm:.3g}" for name, norm in norms.items()))

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from recheck.blame import user_code, wrong_result
+from recheck.blame import name_of, place_of, user_code, wrong_result
+from recheck.errors import UserError
 from recheck.parts import build, module_of
 
 SCALAR = "one number with a gradient: a tensor of shape (), such as the mean over the batch"
@@ -32,7 +33,11 @@ def compute_loss(
     """The loss of a batch: one number that can be differentiated."""
     mined = {} if miner is None else {"mined": _mine(miner, loss, embeddings, labels)}
     with user_code("loss", loss, embeddings=embeddings, labels=labels, **mined):
-        value = loss(embeddings, labels, *mined.values())
+        try:
+            value = loss(embeddings, labels, *mined.values())
+        except IndexError:
+            _check_range(miner, mined.get("mined"), len(labels))
+            raise
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
         raise wrong_result("loss", loss, value, SCALAR)
     if embeddings.requires_grad and not value.requires_grad:
@@ -47,6 +52,18 @@ def _mine(miner: nn.Module, loss: nn.Module, embeddings: torch.Tensor, labels: t
     if type(loss).__module__.startswith("pytorch_metric_learning.") and not _are_indices(mined):
         raise wrong_result("miner", miner, mined, INDICES)
     return mined
+
+
+def _check_range(miner: nn.Module | None, mined: Any, size: int) -> None:
+    """Blame the miner for positions outside the batch. Only after a failure, because it would slow every step down."""
+    if not _are_indices(mined):
+        return
+    positions = torch.cat(mined)
+    if len(positions) and not 0 <= positions.min() <= positions.max() < size:
+        raise UserError(
+            f"{place_of(miner)}: the miner '{name_of(miner)}' returned positions from {positions.min()} to "
+            f"{positions.max()}. It must return positions in the batch, from 0 to {size - 1}."
+        )
 
 
 def _are_indices(mined: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from recheck.blame import wrong_result
 from recheck.errors import UserError
 from recheck.methods.samplers.passes import draw_pass
+from recheck.names import OWN
 from recheck.parts import build, takes
 
 
@@ -29,6 +30,8 @@ def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.nda
         raise wrong_result(
             "sampler", sampler, drawn, f"a list of batches, each a list of positions from 0 to {len(labels) - 1}"
         )
+    if not drawn and OWN.fullmatch(spec["class"]):
+        raise wrong_result("sampler", sampler, drawn, "at least one batch")
     if not drawn:
         raise UserError(
             f"{len(labels)} training images do not fill one batch: lower 'sampler.batch' ({spec['batch']})."
