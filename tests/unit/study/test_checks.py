@@ -22,7 +22,7 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         ("seeds: [0]\n", "", "key 'seeds' is missing"),
         ("evaluate_every: 1", "evaluate_evry: 1", "unknown key 'evaluate_evry' in 'protocol.schedule'"),
         ("evaluate_every: 1", "evaluate_every: 0", "'protocol.schedule.evaluate_every' must be at least 1, found 0."),
-        ("views: [concatenated, separated]", "views: []", "'views' must not be empty, found []."),
+        ("views: [concatenated, separated]", "views: []", "'views' must not be empty."),
         ("lr: 1e-4", "lr: fast", "'protocol.optimisers.backbone.lr' must be a number, found 'fast'"),
         ("lr: 1e-4", "lr: -0.1", "'protocol.optimisers.backbone.lr' must be at least 0, found -0.1."),
         ("dim: 128", "dim: 0", "'model.head.dim' must be a whole number from 1, found 0"),

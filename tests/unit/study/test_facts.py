@@ -20,6 +20,8 @@ SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
     ],
 )
 def test_the_backbone_is_named_with_its_initial_weights(tmp_path, monkeypatch, backbone, words):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/bn-52d.pth").touch()
     (tmp_path / "mine.py").write_text("def network(): pass\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     study = own_study(tmp_path, TEXT.replace(BACKBONE, backbone))

@@ -62,14 +62,12 @@ TYPES = {
 }
 # Keyword of JSON schema → words for a message
 LIMITS = {
-    "minimum": "must be at least {}",
-    "exclusiveMinimum": "must be greater than {}",
-    "maximum": "must be at most {}",
-    "exclusiveMaximum": "must be less than {}",
-    "minItems": "must have at least {} entries",
-    "minLength": "must have at least {} letters",
-    "minProperties": "must have at least {} keys",
+    "minimum": "at least",
+    "exclusiveMinimum": "greater than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
 }
+_LENGTHS = ("minItems", "minLength", "minProperties")
 _UNKNOWN_KEY = ("additionalProperties", "unevaluatedProperties")
 
 
@@ -110,11 +108,10 @@ def _sentence(error: ValidationError, file: str) -> str:
         return f"'{key}' must be {expected}, found {described(error.instance)}."
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
         return f"the name '{error.instance}'{inside} must consist of lower-case letters, digits, '_' and '-'."
-    limit = LIMITS.get(error.validator)
-    if limit and error.validator_value == 1 and error.validator.startswith("min") and not error.instance:
-        limit = limit if isinstance(error.instance, int) else "must not be empty"
-    if limit:
-        return f"'{key}' {limit.format(error.validator_value)}, found {described(error.instance)}."
+    if error.validator in LIMITS:
+        return f"'{key}' must be {LIMITS[error.validator]} {error.validator_value}, found {described(error.instance)}."
+    if error.validator in _LENGTHS and not len(error.instance):
+        return f"'{key}' must not be empty."
     return f"'{key}': {error.message}."
 
 
