@@ -30,6 +30,7 @@ def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
         "dataset_title": dataset,
         "views": ["concatenated", "separated"],
         "metrics": ["P@1", "MAP@R"],
+        "recalls": 4,
         "lead_metric": "MAP@R",
         "rows": rows,
         "reference": "pretrained" if "pretrained" in labels else None,

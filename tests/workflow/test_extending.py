@@ -22,7 +22,8 @@ def all_in_one() -> str:
     for name in TRIED:
         study = yaml.safe_load(YAML[f"config/studies/{name}.yaml"])
         rows |= study.get("methods") or {name: {"method": "triplet", "label": name, **study["protocol"]}}
-    return yaml.safe_dump({"base": "letters", "title": "All", "keep": [], "methods": rows})
+    protocol = {"evaluation": {"metrics": ["P@1", "RP", "MAP@R", "my_metrics:nearest_mean"]}}
+    return yaml.safe_dump({"base": "letters", "title": "All", "keep": [], "protocol": protocol, "methods": rows})
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,7 @@ def test_templates_can_be_tried(mine):
     for tried in rows:
         for name in ("model", "batch", "embeddings", "loss", "gradients", "evaluation"):
             assert re.search(rf"^  {name} +\S", tried, re.MULTILINE), name
+        assert re.search(r"^  evaluation .*, val_my_metrics:nearest_mean \d\.\d+$", tried, re.MULTILINE)
         assert "looks wrong  nothing" in tried, tried
     assert re.search(r"^  learned +loss_temperature 0\.2 → 0\.\d+$", output, re.MULTILINE)
     assert not mine.path("results/all_in_one").exists(), "nothing is trained"
@@ -64,8 +66,12 @@ def test_a_row_that_fails_is_named_and_the_others_are_tried(mine):
     mine.write("broken.py", PYTHON["my_losses.py"].replace("unit @ unit.T", "unit @ unit"))
     text = YAML["config/studies/my_loss.yaml"].replace("base: quickstart", "base: letters")
     mine.write("config/studies/broken.yaml", text.replace("my_losses:", "broken:").replace("methods:", "methods:\n"))
+    mine.edit(
+        "config/studies/broken.yaml", "keep:", "protocol: {transforms: {eval: [{center_crop: {size: 64}}]}}\nkeep:"
+    )
     output = mine.fail("--cores", "1", "try", "--config", "study=broken")
     assert "  failed       broken.py, line 15, in forward (loss 'broken:Contrast'): RuntimeError" in output
+    assert "  looks wrong  12 of 12 images are smaller than the crop of 64 pixels in 'transforms.eval'" in output
     assert "triplet on glyphs" in output and "1 of 2 rows failed: contrast." in output
 
 

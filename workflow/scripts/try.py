@@ -19,7 +19,7 @@ with job(snakemake):
         data, about = few_images(row["source"])
         print(f"\n{row['name']} on {row['source']['parser']['name']}, {device}: {about}", flush=True)
         try:
-            lines = try_row(row["configuration"], data, device).lines()
+            lines = try_row(row["configuration"], data, device, row["own_metrics"]).lines()
         except UserError as error:
             failed.append(row["name"])
             lines = [f"failed       {error}"]

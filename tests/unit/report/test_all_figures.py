@@ -53,6 +53,10 @@ def test_only_figures_with_data_apply(scope, measured, quoted, figures):
     assert shown(quoted, scope=scope, measured=measured) == figures
 
 
+def test_a_recall_curve_needs_two_points():
+    assert "recall" in shown(recalls=2) and "recall" not in shown(recalls=1)
+
+
 def test_epoch_views_have_bars_and_watched_training_images_a_comparison():
     every = ["metrics", "bars", "ranks", "generalisation", "gallery", "recall", "curves", "distances", "map"]
     assert shown(THREE, **OF_EPOCHS) == every

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import canonical
-from recheck.names import LAYOUTS, QUERY_VIEWS, watched_metrics
+from recheck.names import LAYOUTS, QUERY_VIEWS, RECALL, watched_metrics
 from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
 from recheck.study.published import Document, quoted
@@ -30,6 +30,7 @@ def facts(
             "dataset_title": title or dataset,
             "views": list(study.views),
             "metrics": evaluation["table"],
+            "recalls": sum(bool(RECALL.fullmatch(metric)) for metric in evaluation["metrics"]),
             "lead_metric": lead_metric(study, dataset),
             "rows": [
                 {

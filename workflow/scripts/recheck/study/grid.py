@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import fingerprint
-from recheck.names import QUERY_VIEWS
+from recheck.names import OWN, QUERY_VIEWS
 from recheck.resize import resize_slug
 from recheck.study.model import Run, Study
 
@@ -153,5 +153,6 @@ def tried(study: Study, dataset_of: Callable[[str], Any], place: Callable[[str],
         }
         for row, run in runs.items():
             images = {"pack": place(packed(run, name)), "resize": run.settings["transforms"].get("resize")}
-            rows.append({"name": row, "configuration": run.training, "source": source | images})
+            metrics = [name for name in run.settings["evaluation"]["metrics"] if OWN.fullmatch(name)]
+            rows.append({"name": row, "configuration": run.training, "own_metrics": metrics, "source": source | images})
     return rows

@@ -4,14 +4,17 @@ import copy
 import math
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from recheck.blame import described_value
 from recheck.data.few import evaluated_role
 from recheck.data.fold import FoldData
+from recheck.data.transforms import padding_notes
 from recheck.evaluation.sanity import COLLAPSED, spread
 from recheck.methods.losses import compute_loss
 from recheck.models.precision import at_least_float32
@@ -39,12 +42,21 @@ class Report:
         return [f"{name:<12} {value}" for name, value in (*self.pairs, *wrong)]
 
 
-def try_row(configuration: dict[str, Any], data: FoldData, device: torch.device) -> Report:
-    """Build the row, take its first step and evaluate the images that are not for training."""
+def try_row(
+    configuration: dict[str, Any], data: FoldData, device: torch.device, own_metrics: Sequence[str] = ()
+) -> Report:
+    """Build the row, take its first step and evaluate the images that are not for training.
+
+    ``own_metrics`` are the user's metrics of the study's evaluation.
+    """
     configuration, note = _without_downloads(configuration)
     if not configuration["selection"].get("role"):
         configuration["selection"] = {"role": evaluated_role(data), "metric": "P@1"}
+    selection = configuration["selection"]
+    selection["also"] = list(dict.fromkeys([*selection.get("also", []), *own_metrics]))
     report = Report()
+    for sentence in padding_notes(configuration["transforms"], _shapes(data, selection["role"])):
+        report.doubt(sentence)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(configuration, data, 0, 0, device, StateFile(Path(folder), "try"), Path(folder))
         report.add("model", f"{sum(weight.numel() for weight in run.model.parameters()):,} parameters{note}")
@@ -84,6 +96,11 @@ def _take_step(run: Run, report: Report) -> None:
             report.doubt(f"The {name} has a gradient but no optimiser: set 'optimisers.{name}'.", norm > 0)
     for found in run.watch.findings():
         report.doubt(found["text"])
+
+
+def _shapes(data: FoldData, role: str) -> np.ndarray:
+    """Height and width of the images that are evaluated."""
+    return np.array([data.images.image(number).shape[:2] for number in data.roles[role]])
 
 
 def _modules(run: Run) -> dict[str, torch.nn.Module]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recheck.names import FOLD_VIEWS, QUERY_VIEWS, view_title
+from recheck.names import FOLD_VIEWS, QUERY_VIEWS, metric_title, view_title
 from recheck.report.figures import Facts, Figure, intervals, quoted
 from recheck.report.style import GREY, PUBLISHED_ONLY, VIEW_STYLES, legend_line, panels, save, striped, styled
 
@@ -66,7 +66,7 @@ def draw(
                         [document.value(method, view, metric) for document in quoted],
                         VIEW_STYLES[number],
                     )
-            axis.set_title(metric)
+            axis.set_title(metric_title(metric))
             axis.set_xlabel("percent")
             axis.xaxis.set_major_locator(MaxNLocator(5))
             axis.set_xlim(right=min(axis.get_xlim()[1], MOST))

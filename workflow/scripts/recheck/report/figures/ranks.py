@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recheck.names import metric_title
 from recheck.report.figures import Facts, Figure, intervals, quoted
 from recheck.report.figures.metrics import view_label
 from recheck.report.numbers import MINUS
@@ -98,7 +99,7 @@ def draw(
         for axis, (view, rows) in zip(axes[0], shown.items(), strict=True):
             style = VIEW_STYLES[list(views).index(view)]
             _panel(axis, rows, style)
-            axis.set_title(f"{metric}, {views[view]}\n{agreement(table, view, metric)}")
+            axis.set_title(f"{metric_title(metric)}, {views[view]}\n{agreement(table, view, metric)}")
         grey = {"color": GREY, "ls": "", "marker": "o"}
         handles = [
             legend_line(mfc="white", ms=7, label="published rank", **grey),

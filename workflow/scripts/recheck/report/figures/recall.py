@@ -71,6 +71,9 @@ class Recall(Figure):
     )
     needs = ("evaluations",)
 
+    def applies(self, facts: Facts) -> bool:
+        return super().applies(facts) and facts["recalls"] > 1
+
     def sentences(self, facts: Facts) -> Iterable[str]:
         return (intervals(facts, "Bands"),)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recheck.names import view_title
+from recheck.names import metric_title, view_title
 from recheck.report.figures import Facts, Figure, intervals, quoted
 from recheck.report.style import GREY, PUBLISHED_ONLY, WIDTH, legend_line, line_of, note, plain, save, styled
 
@@ -55,7 +55,7 @@ def draw(
                 _published(axis, rows, points, line_of(number))
             scale(axis, ticks, names or {})
             axis.set(title=view_title(view).capitalize(), xlabel=setting)
-        axes[0, 0].set_ylabel(f"{metric} (%)")
+        axes[0, 0].set_ylabel(f"{metric_title(metric)} (%)")
         present = set(table["method"])
         handles = [
             legend_line(ls="", ms=6, label=label, **line_of(number))
