@@ -85,8 +85,8 @@ def test_without_the_right_lists_the_split_is_generated(tmp_path, content, caplo
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda text: text.replace(",0,1\n", ",0,7\n", 1), "gives class 7 to the image 'train_mini/00001"),
-        (lambda text: text.split("\n", 1)[1], "does not have the image 'train_mini/00002"),
+        (lambda text: text.replace(",0,1\n", ",0,7\n", 1), "give class 7 to the image 'train_mini/00001"),
+        (lambda text: text.split("\n", 1)[1], "do not have the image 'train_mini/00002"),
         (lambda text: text + "x/y.jpg,0,1\n", "have 1 images more than the dataset, such as x/y.jpg"),
         (lambda text: text + text, "which is listed twice"),
         (lambda text: text + "a,b\n", "line 5 has 2 fields, expected 3"),
@@ -103,6 +103,13 @@ def test_lists_of_other_images_are_refused(tmp_path, change, sentence):
     with pytest.raises(UserError) as caught:
         read_roles(tmp_path / "lists.json", INDEX)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("record", [[], {}, {"available": True}, {"available": True, "files": "train.txt"}])
+def test_a_record_that_names_no_lists_is_refused(tmp_path, record):
+    write_json(tmp_path / "lists.json", record)
+    with pytest.raises(UserError, match=r"lists\.json does not name the published lists: delete it and run again"):
+        read_roles(tmp_path / "lists.json", INDEX)
 
 
 def test_the_authors_lists_of_inaturalist_are_described(tmp_path):

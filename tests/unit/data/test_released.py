@@ -171,6 +171,16 @@ def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path):
         collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path / "drop")
 
 
+def test_a_drop_folder_with_a_deep_tree_and_a_link_to_itself(tmp_path):
+    (tmp_path / "drop").mkdir()
+    (tmp_path / "drop" / "a.zip").symlink_to("a.zip")
+    with pytest.raises(UserError, match=r"\(found: nothing\): put these folders"):
+        collect({"layout": "mlrc"}, 4, tmp_path / "got", tmp_path / "drop", QUICK)
+    (tmp_path / "drop" / "/".join("d" * 70)).mkdir(parents=True)
+    with pytest.raises(UserError, match="drop has folders more than 64 levels deep"):
+        collect({"layout": "mlrc"}, 4, tmp_path / "got", tmp_path / "drop", QUICK)
+
+
 def test_numbers_that_no_program_writes_are_no_epochs_and_no_folds():
     huge = "9" * 5000
     odd = [*names(0, huge), *names(huge), *(name.replace("14", "\u0661\u0664") for name in names(0))]

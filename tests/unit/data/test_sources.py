@@ -14,6 +14,7 @@ import yaml
 from recheck.data import description, hosts, sources
 from recheck.data.download import Patience
 from recheck.errors import UserError
+from recheck.files import walk
 from recheck.study.yaml import names_in
 from support.project import ROOT
 from support.services.servers import Answer, serving
@@ -127,6 +128,18 @@ def test_a_dropped_file_with_other_content(tmp_path, server):
     assert f"{tmp_path}/drop has no other file with its content (1 checked)" in str(raised.value)
     sources.fetch(entry(server, "/file.bin"), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
     assert (tmp_path / "to" / "file.bin").read_bytes() == DATA
+
+
+def test_pipes_and_links_that_lead_nowhere_are_not_files(tmp_path, server):
+    """Reading a pipe would take for ever."""
+    (tmp_path / "drop").mkdir()
+    os.mkfifo(tmp_path / "drop" / "pipe")
+    (tmp_path / "drop" / "file.bin").symlink_to("nothing")
+    (tmp_path / "drop" / "loop").symlink_to("loop")
+    sources.fetch(entry(server, "/file.bin"), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
+    assert left_in(tmp_path / "to") == ["file.bin"]
+    assert not list(walk(tmp_path / "drop"))
+    assert description.listing(tmp_path / "drop") == description.listing(tmp_path / "nothing")
 
 
 def test_without_a_checksum_a_dropped_file_needs_its_name(tmp_path, server):

@@ -97,8 +97,9 @@ MOST_LEVELS = 64
 
 
 def walk(root: str | Path, skip: Callable[[str], bool] = lambda name: False) -> Iterator[os.DirEntry]:
-    """Every file below a folder, in no order; links to folders are not followed. Too deep a tree is refused.
+    """Every file below a folder, in no order. Too deep a tree is refused.
 
+    Links to files are files. Links to folders are not followed; pipes, devices and broken links are left out.
     ``skip`` says which folders and files to leave out, by their name.
     """
     folders = [(os.fspath(root), 0)] if Path(root).is_dir() else []
@@ -112,8 +113,15 @@ def walk(root: str | Path, skip: Callable[[str], bool] = lambda name: False) -> 
             if not skip(entry.name):
                 if entry.is_dir(follow_symlinks=False):
                     folders.append((entry.path, level + 1))
-                else:
+                elif _is_file(entry):
                     yield entry
+
+
+def _is_file(entry: os.DirEntry) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 def below(entry: os.DirEntry, root: str | Path) -> str:

@@ -196,7 +196,7 @@ def _with_distribution(description: dict[str, Any], folders: Iterable[str | Path
 
 def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
     """The fraction of the files that are in the folders."""
-    present = [entry for folder in folders for entry in walk(folder) if entry.name[0] != "." and entry.is_file()]
+    present = [entry for folder in folders for entry in walk(folder) if entry.name[0] != "."]
     names, sizes = {entry.name for entry in present}, {entry.stat().st_size for entry in present}
     matches = [Path(entry["path"]).name in names or entry.get("size") in sizes for entry in files]
     return sum(matches) / max(len(matches), 1)
@@ -204,7 +204,7 @@ def _share(files: list[dict[str, Any]], folders: Iterable[str | Path]) -> float:
 
 def listing(root: str | Path) -> str:
     """A hash of the names, sizes and times of all files below a folder, except hidden ones such as .DS_Store."""
-    files = [entry for entry in walk(root) if entry.name[0] != "." and entry.is_file()]
+    files = [entry for entry in walk(root) if entry.name[0] != "."]
     stats = sorted(((below(entry, root).split("/"), entry.stat()) for entry in files), key=lambda pair: pair[0])
     return fingerprint([["/".join(parts), about.st_size, about.st_mtime_ns] for parts, about in stats])
 

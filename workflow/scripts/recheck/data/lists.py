@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recheck")
 COLUMNS = 3
 RESTORE = "delete it and run again"
+COMPARE = "restore the dataset, or delete the lists and run again"
 
 
 def fetch_lists(
@@ -44,11 +45,15 @@ def fetch_lists(
 def read_roles(record: str | Path, index: pd.DataFrame) -> list[str] | None:
     """The role of every image of the index by the lists; None if they could not be fetched."""
     about = read_json(record)
-    if not about["available"]:
+    available = about.get("available") if isinstance(about, dict) else None
+    if available is False:
         return None
+    if available is not True or not isinstance(about.get("files"), dict):
+        raise UserError(f"{record} does not name the published lists: {RESTORE}.")
     found: dict[str, tuple[str, str]] = {}
+    folder = Path(record).with_name("downloads")
     for role, name in about["files"].items():
-        path = Path(record).with_name("downloads") / name
+        path = folder / name
         for image, label in _rows(path):
             if image in found:
                 raise UserError(f"{path} has the image '{image}', which is listed twice: {RESTORE}.")
@@ -57,12 +62,15 @@ def read_roles(record: str | Path, index: pd.DataFrame) -> list[str] | None:
     for path, label in zip(index["path"], index["label"], strict=True):
         role, listed = found.pop(_short(path), ("", ""))
         if listed != str(label):
-            problem = f"gives class {listed} to" if role else "does not have"
-            raise UserError(f"The list of published roles {problem} the image '{path}' of class {label}: {RESTORE}.")
+            problem = f"give class {listed} to" if role else "do not have"
+            raise UserError(
+                f"The published lists in {folder} {problem} the image '{path}' of class {label}: {COMPARE}."
+            )
         roles.append(role)
     if found:
         raise UserError(
-            f"The published lists have {len(found)} images more than the dataset, such as {next(iter(found))}."
+            f"The published lists in {folder} have {len(found)} images more than the dataset, such as "
+            f"{next(iter(found))}: {COMPARE}."
         )
     return roles
 

@@ -21,7 +21,7 @@ from recheck.data.hosts import gdrive_files, github_files
 from recheck.data.patience import CHUNK, Patience, SourceFailed
 from recheck.data.sources import fetch
 from recheck.errors import UserError
-from recheck.files import atomic, check_space, disk_errors, sha256
+from recheck.files import atomic, check_space, disk_errors, sha256, walk
 
 MODULES = ("trunk", "embedder")
 FOLD = re.compile(r"Test[0-9]{1,4}_[0-9]{1,4}_Partitions([0-9]{1,4})_([0-9]{1,4})")
@@ -176,9 +176,7 @@ def _page(released: Mapping[str, Any]) -> str:
 def _dropped(drop: Path) -> dict[str, list[Path]]:
     """Dropped files: path below the drop folder, or name inside a dropped zip archive → files or archives with it."""
     files: dict[str, list[Path]] = {}
-    for path in sorted(drop.rglob("[!.]*")) if drop.is_dir() else []:
-        if not path.is_file():
-            continue
+    for path in sorted(Path(entry.path) for entry in walk(drop, skip=lambda name: name[0] == ".")):
         names = _names_in(path) if _is_zip(path) else [path.relative_to(drop).as_posix()]
         for name in names:
             files.setdefault(name, []).append(path)

@@ -135,7 +135,7 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
             reasons.append(f"{path} is a different file: {wrong}")
     if not any(file.get(checksum) for checksum in CHECKSUMS):
         return None
-    found = (Path(entry.path) for entry in walk(folder) if entry.name[0] != "." and entry.is_file())
+    found = (Path(entry.path) for entry in walk(folder) if entry.name[0] != ".")
     others = sorted(path for path in found if path not in names)
     for path in others:
         if file.get("size") in (None, path.stat().st_size) and mismatch(file, path) is None:
