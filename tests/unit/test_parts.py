@@ -50,7 +50,7 @@ BASE = {
 }
 NOT_LOSSES = tuple(BASE[kind] for kind in ("distance", "reducer", "regulariser"))
 # base classes that compute nothing themselves; the steps of a transform one after the other
-NO_PARTS = ("Base", "Mixin", "GenericPairLoss", "LRScheduler", "Optimizer", "Compose")
+NO_PARTS = ("Base", "Mixin", "GenericPairLoss", "LRScheduler", "Optimizer", "EachParameter", "Compose")
 
 
 def modules_of(name):
