@@ -39,6 +39,7 @@ check_request()
 
 
 if workflow.exec_mode.name == "DEFAULT":
+    sys.excepthook = terminal.say_stopped
     terminal.install(
         logger,
         untimed={rule.name for rule in workflow.rules if not rule.output},

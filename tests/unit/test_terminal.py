@@ -175,3 +175,29 @@ def test_handlers_of_plugins_are_left_alone():
     logger.handle(record("JOB_STARTED", "Execute 1 jobs..."))
     logger.handle(record("", "Nothing to be done"))
     assert plain.stream.getvalue() == "1 of 2 jobs done (50 %)\n\nNothing to be done\n"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_jobs_that_end_after_a_request_to_stop_are_no_errors(progress, asked):
+    formatter = terminal.Readable(logging.Formatter("%(message)s"), progress, brief=True)
+    if asked:
+        progress.filter(record("", "Terminating processes on user request, this might take some time."))
+    ended = record(
+        "", "RuleException:\nCalledProcessError in file 'a':\nCommand 'b' returned non-zero exit status 130."
+    )
+    assert (formatter.format(ended) == "") == asked
+    assert (formatter.format(record("JOB_ERROR", "Error in rule train", jobid=1)) == "") == asked
+    assert formatter.format(record("", "The disk is full.")) == "The disk is full."
+
+
+def test_the_live_line_names_a_row_once(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text("2026-01-01 00:00:00 INFO triplet, fold 0, epoch 3:  45%|### | 9/20 [loss 0.1]\n", encoding="utf-8")
+    assert terminal._last_progress([str(log)]) == "epoch 3:  45%|### | 9/20 [loss 0.1]"
+
+
+def test_a_stop_while_planning_is_one_sentence(capsys):
+    terminal.say_stopped(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert capsys.readouterr().err == "Stopped on request. Run the same command again to resume.\n"
+    terminal.say_stopped(ValueError, ValueError("odd"), None)
+    assert "ValueError: odd" in capsys.readouterr().err

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -27,6 +28,11 @@ REDRAW_SECONDS = 1.0
 LISTED_CHANGES, LONGEST_VALUE = 3, 60
 # Messages that say nothing to a user.
 NOISE = ("Select jobs to execute...",)
+# What Snakemake says when it was asked to stop. The jobs that it ends then are no errors.
+STOPPING = "Terminating processes on user request"
+
+# Exit status of a job that saved its state after Ctrl-C or SIGTERM, or that the signal ended.
+ENDED = re.compile(r"CalledProcessError.*(?:exit status (?:130|143)|died with)", re.DOTALL)
 
 _CLAUSES = (
     "Forced execution",
@@ -157,11 +163,13 @@ class Progress(logging.Filter):
         self.running: dict[int, Job] = {}
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.done, self.total = 0, 0
+        self.stopping = False
         self.lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Follow the record; never drop it."""
         with self.lock:
+            self.stopping |= str(record.msg).startswith(STOPPING)
             self._follow(_event(record), record)
         return True
 
@@ -244,6 +252,8 @@ class Readable(logging.Formatter):
             return self.progress.line()
         if self.brief and (event == "JOB_STARTED" or record.msg in NOISE):
             return ""  # Snakemake's handler writes nothing
+        if self.brief and self.progress.stopping and (event == "JOB_ERROR" or ENDED.search(str(record.msg))):
+            return ""
         if event == "JOB_INFO" and isinstance(getattr(record, "reason", None), str):
             record = copy(record)
             record.reason = short_reason(record.reason)
@@ -312,7 +322,16 @@ def _last_progress(logs: Sequence[str]) -> str:
             lines = file.read().decode("utf-8", errors="replace").splitlines()
     except (OSError, IndexError):
         return ""
-    return next((line.partition(" INFO ")[2] for line in reversed(lines) if "|" in line and " INFO " in line), "")
+    last = next((line.partition(" INFO ")[2] for line in reversed(lines) if "|" in line and " INFO " in line), "")
+    return last[last.rfind(" epoch ") + 1 :]  # the line of progress has named the row already
+
+
+def say_stopped(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+    """For ``sys.excepthook``: Ctrl-C while Snakemake plans gets a sentence instead of a traceback."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("Stopped on request. Run the same command again to resume.", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, traceback)
 
 
 def install(logger: logging.Logger, untimed: Collection[str], live: bool) -> None:
