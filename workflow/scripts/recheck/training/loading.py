@@ -1,5 +1,6 @@
 """Batches of augmented images, identical for any number of loader workers."""
 
+import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
@@ -36,10 +37,17 @@ class _Batches(Dataset):
         return torch.stack(tensors), torch.from_numpy(self.labels[positions])
 
 
-def _leave_signals_to_parent(worker: int) -> None:
-    """Ignore signals in loader workers: a signal to the process group must not kill them before the run saves."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+@contextlib.contextmanager
+def _signals_left_to_parent() -> Iterator[None]:
+    """Block TERM and INT for workers that start in this context, from their first moment to their last.
+
+    A signal to the process group must not kill them before the run saves. This process gets the signal afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def training_batches(
@@ -62,18 +70,18 @@ def training_batches(
         batch_size=None,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
-        worker_init_fn=_leave_signals_to_parent,
         pin_memory=device.type == "cuda",
         generator=torch.Generator().manual_seed(0),
     )
-    iterator, message = iter(loader), None
+    with _signals_left_to_parent():
+        iterator, message = iter(loader), None
     try:
         for pixels, targets in iterator:
             yield pixels.to(device, non_blocking=True), targets.to(device, non_blocking=True)
     except UserError as error:  # torch prepends a worker's traceback to its message
         message = str(error).rsplit("UserError: ", 1)[-1].strip()
     finally:
-        # Don't leave this to the garbage collector: a stored traceback would keep the workers alive, they ignore TERM,
+        # Don't leave this to the garbage collector: a stored traceback would keep the workers alive, they block TERM,
         # and Python would wait for them at exit.
         if workers:
             iterator._shutdown_workers()
