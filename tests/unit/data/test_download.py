@@ -296,7 +296,7 @@ def endlessly(*pieces):
 
     def script(handler):
         handler.wfile.write(pieces[0])
-        while True:
+        while pieces[1:]:
             for piece in pieces[1:]:
                 handler.wfile.write(piece)
 
