@@ -31,6 +31,11 @@ def pytest_xdist_auto_num_workers():
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name cases of bytes by their argument: compressed bytes hold a time, and all processes must agree on names."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items):
     """Start the SLURM tests first, so that other tests compute while they wait."""
     items.sort(key=lambda item: item.path.name != "test_slurm.py")
