@@ -17,7 +17,7 @@ from recheck.data import transforms
 from recheck.data.folder import parse_folder
 from recheck.data.images import decode
 from recheck.data.packed import PackedImages, pack
-from recheck.training.loading import training_batches
+from recheck.training.loading import Batches, Loading, Task
 
 CPU = torch.device("cpu")
 BATCH = 32
@@ -41,10 +41,12 @@ class Decoded:
 
 def epoch(images: PackedImages | Decoded, count: int, workers: int) -> None:
     order = np.random.RandomState(0).permutation(count).tolist()
-    batches = [order[start : start + BATCH] for start in range(0, count, BATCH)]
-    numbers = np.arange(count)
-    for _ in training_batches(images, numbers, numbers, batches, 0, transforms.build(TRAIN), 0, 0, workers, CPU):
-        pass
+    tasks = [
+        Task(np.array(order[start : start + BATCH]), step=step) for step, start in enumerate(range(0, count, BATCH))
+    ]
+    with Batches(Loading(images, augmented=transforms.build(TRAIN)), tasks, workers, CPU) as batches:
+        for _ in batches:
+            pass
 
 
 def section(quick: bool) -> str:

@@ -13,7 +13,7 @@ from recheck.job import job
 from recheck.models.embedding import load_models
 from recheck.progress import Progress
 from recheck.training.device import autocast, reserve_device
-from recheck.training.loading import embed
+from recheck.training.loading import embed, loader_processes
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
 
@@ -42,6 +42,7 @@ with job(snakemake):
                 device,
                 autocast(device, configuration.get("precision", "float32")),
                 progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
+                workers=loader_processes(config, snakemake.threads),
             )
     write_embeddings(snakemake.output[0], embeddings)
     # The model is complete and could be loaded, so the training state is no longer needed.

@@ -16,6 +16,7 @@ from recheck.training.device import reserve_device
 from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
+from recheck.training.loading import loader_processes
 from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
 from recheck.training.reuse import FinishedRuns, reuse_key
 from recheck.training.seeding import make_deterministic
@@ -63,7 +64,7 @@ with job(snakemake) as log:
         device,
         StateFile(snakemake.params.state, fingerprint),
         Path(snakemake.output.model).with_name("tensorboard"),
-        workers=snakemake.threads - 1 if config["workers"] is None else config["workers"],
+        workers=loader_processes(config, snakemake.threads),
         stop=stop,
         name=f"{wildcards.method}, fold {fold},",
     )

@@ -29,7 +29,7 @@ from recheck.data.packed import PackedImages, pack
 from recheck.data.transforms import build
 from recheck.errors import UserError
 from recheck.resize import parse_resize, resize_slug
-from recheck.training.loading import training_batches
+from recheck.training.loading import Batches, Loading, Task
 from support.datasets.glyphs import make_glyphs
 from support.hang import HANG_SECONDS, wait_until
 
@@ -199,23 +199,14 @@ def test_a_damaged_image_stops_training_with_one_sentence(tmp_path, images, work
         file.write(b"damaged")
     numbers = np.arange(len(index))
     transform = build([{"center_crop": {"size": 8}}])
-    batches = training_batches(
-        PackedImages(tmp_path / "packed"),
-        numbers,
-        numbers,
-        [[0, 1], [5, 2]],
-        0,
-        transform,
-        0,
-        0,
-        workers,
-        torch.device("cpu"),
-    )
-    next(batches)
-    with pytest.raises(
-        UserError, match=r"^The packed images in .* \(checksum of image 5\): delete that folder.*again.$"
-    ):
+    loading = Loading(PackedImages(tmp_path / "packed"), transform)
+    tasks = [Task(numbers[[0, 1]]), Task(numbers[[5, 2]])]
+    with Batches(loading, tasks, workers, torch.device("cpu")) as batches:
         next(batches)
+        with pytest.raises(
+            UserError, match=r"^The packed images in .* \(checksum of image 5\): delete that folder.*again.$"
+        ):
+            next(batches)
     assert not multiprocessing.active_children()
 
 

@@ -1,5 +1,7 @@
 """The engine learns, selects the best epoch, and resumes bit-identically after any interruption."""
 
+import multiprocessing
+import os
 import random
 import signal
 
@@ -164,6 +166,27 @@ def test_the_number_of_loader_workers_does_not_matter(data, tmp_path, undisturbe
     with pytest.raises(Interrupted):
         make_run(data, tmp_path, stop=StopAfter(7), workers=workers).train()
     same(make_run(data, tmp_path, workers=3 - workers).train(), undisturbed)
+
+
+class Traced:
+    """Images that note which process reads them."""
+
+    def __init__(self, images, notes):
+        self.images, self.notes = images, notes
+
+    def image(self, number):
+        with self.notes.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return self.images.image(number)
+
+
+def test_loader_workers_live_for_all_epochs_and_evaluations(data, tmp_path, undisturbed):
+    traced = FoldData(Traced(data.images, tmp_path / "notes"), data.labels, data.roles)
+    same(make_run(traced, tmp_path, workers=2).train(), undisturbed)
+    readers = set((tmp_path / "notes").read_text().split())
+    assert len(readers) == 2
+    assert str(os.getpid()) not in readers
+    assert not multiprocessing.active_children()
 
 
 def test_a_run_killed_at_random_moments_resumes_bit_identically(data, tmp_path, undisturbed):

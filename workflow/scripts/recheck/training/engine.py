@@ -4,10 +4,13 @@ A run depends only on its settings, seed, fold and data. Its state can be saved 
 resumed from there produces results bit-identical to an uninterrupted one.
 """
 
+import copy
+import itertools
 import logging
 import math
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +41,7 @@ from recheck.training.checkpoint import StateFile
 from recheck.training.device import PRECISIONS, autocast, parameters_of
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
-from recheck.training.loading import embed, training_batches
+from recheck.training.loading import Batches, Loading, Task, embed_batches, evaluation_tasks
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
 from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
 
@@ -180,18 +183,23 @@ class Run:
 
     @property
     def epoch_steps(self) -> int:
-        """Steps in the current epoch: ``steps_per_epoch`` of the schedule, or one pass of the sampler."""
-        return self.schedule.get("steps_per_epoch") or len(self._draw_pass(self.position.epoch))
+        """Steps in the current epoch."""
+        return self._steps_of(self.position.epoch)
+
+    def _steps_of(self, epoch: int) -> int:
+        """Steps in an epoch: ``steps_per_epoch`` of the schedule, or one pass of the sampler."""
+        return self.schedule.get("steps_per_epoch") or len(self._draw_pass(epoch))
 
     def train(self) -> Outcome:
         with self.state_file.refusing():
             self._resume()
         events = Events(self.events_folder, len(self.position.history))
         try:
-            if not self.position.history:
-                self._end_epoch(events, self._evaluate(0))
-            while self.trains and not self.position.finished:
-                self._train_epoch(events)
+            with self._loaded(self._tasks()) as self.batches:
+                if not self.position.history:
+                    self._end_epoch(events, self._evaluate(0))
+                while self.trains and not self.position.finished:
+                    self._train_epoch(events)
         finally:
             events.close()
         position = self.position
@@ -209,11 +217,8 @@ class Run:
 
     def evaluate(self) -> Row:
         """Metrics that training would compute now."""
-        return {
-            f"{role}_{name}": value
-            for role, names in self.watched.items()
-            for name, value in self._evaluate_role(role, names).items()
-        }
+        with self._loaded(self._evaluation_tasks()) as batches:
+            return self._metrics(batches)
 
     def _train_epoch(self, events: Events) -> None:
         self.model.train()
@@ -225,11 +230,10 @@ class Run:
         name = f"{self.name} epoch {position.epoch + 1}".strip()
         with Progress(total=total, initial=done, unit="img", desc=name) as bar:
             while position.step_in_epoch < steps:
-                for pixels, labels in self._remaining_batches():
-                    loss = self._step(pixels, labels)
-                    bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
-                    bar.update(batch)
-                    self._stop_if_asked()
+                loss = self._step(*next(self.batches))
+                bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
+                bar.update(batch)
+                self._stop_if_asked()
         images = (position.step_in_epoch - first_step) * batch
         speed = round(images / (time.perf_counter() - moment), 1)
         metrics = self._evaluate(position.epoch + 1)
@@ -290,11 +294,8 @@ class Run:
         self.scaler.step(Together(stepping))
         self.scaler.update()
         self._forget_overflow()
-        self.watch.batch(self.train_labels[self._draw_pass(position.drawn_passes)[position.offset]], value)
+        self.watch.batch(self.train_labels[self._advance(position)], value)
         position.loss_sum += value
-        position.step += 1
-        position.step_in_epoch += 1
-        position.offset += 1
         return value
 
     def _forget_overflow(self) -> None:
@@ -306,33 +307,55 @@ class Run:
                 ):
                     self.optimisers[name].zero_grad(set_to_none=True)
 
-    def _remaining_batches(self):
-        """Batches up to the end of the epoch or of the sampler's pass, whichever is first."""
-        position = self.position
-        current = self._draw_pass(position.drawn_passes)
-        if position.offset >= len(current):
+    def _advance(self, position: _Position) -> list[int]:
+        """Move a position by one step, if necessary into the sampler's next pass; return the batch of this step."""
+        if position.offset >= len(self._draw_pass(position.drawn_passes)):
             position.drawn_passes += 1
             position.offset = 0
-            current = self._draw_pass(position.drawn_passes)
-        count = min(self.epoch_steps - position.step_in_epoch, len(current) - position.offset)
-        return training_batches(
-            self.data.images,
-            self.train_indices,
-            self.train_labels,
-            current[position.offset : position.offset + count],
-            position.step,
-            self.train_transform,
-            self.seed,
-            self.fold,
-            self.workers,
-            self.device,
-        )
+        batch = self._draw_pass(position.drawn_passes)[position.offset]
+        position.step += 1
+        position.step_in_epoch += 1
+        position.offset += 1
+        return batch
+
+    def _tasks(self) -> Iterator[Task]:
+        """Everything that the run reads from here to its last epoch, in the order in which it is used."""
+        position = copy.copy(self.position)
+        if not position.history and self._evaluates(0):
+            yield from self._evaluation_tasks()
+        while self.trains and not position.finished:
+            yield from self._training_tasks(position)
+            position.epoch += 1
+            position.step_in_epoch = 0
+            position.finished = position.epoch >= self.schedule["epochs"]
+            if self._evaluates(position.epoch):
+                yield from self._evaluation_tasks()
+
+    def _training_tasks(self, position: _Position) -> Iterator[Task]:
+        """Training batches up to the end of the epoch. They move the position."""
+        while position.step_in_epoch < self._steps_of(position.epoch):
+            step, batch = position.step, self._advance(position)
+            yield Task(self.train_indices[batch], self.train_labels[batch], step)
+
+    def _evaluation_tasks(self) -> Iterator[Task]:
+        for role in self.watched:
+            yield from evaluation_tasks(self._evaluated(role), self.configuration["sampler"]["batch"])
+
+    def _loaded(self, tasks: Iterator[Task]) -> Batches:
+        augmented = self.train_transform if self.trains else None
+        loading = Loading(self.data.images, self.eval_transform, augmented, self.seed, self.fold)
+        return Batches(loading, tasks, self.workers, self.device)
+
+    def _remaining_batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Training batches up to the end of the epoch."""
+        with self._loaded(self._training_tasks(copy.copy(self.position))) as batches:
+            yield from batches
 
     def _draw_pass(self, number: int) -> list[list[int]]:
-        """Batches of a pass. The previous pass is cached too, because the start of an epoch may ask for it."""
+        """Batches of a pass, kept until the run has taken its last step of it: loading is ahead of training."""
         if number not in self.passes:
             drawn = draw_pass(self.sampler, number, self._generator_of_pass)
-            self.passes = {number: drawn} | {n: p for n, p in self.passes.items() if n == number - 1}
+            self.passes = {n: p for n, p in self.passes.items() if n >= self.position.drawn_passes} | {number: drawn}
         return self.passes[number]
 
     def _generator_of_pass(self, number: int) -> np.random.RandomState:
@@ -388,23 +411,27 @@ class Run:
             return {}
         try:
             with self.stop.at_once():
-                return self.evaluate()
+                return self._metrics(self.batches)
         except StopNow:
             self._save()
             raise Interrupted(self.stop.signal_number, self.position.step) from None
 
-    def _evaluate_role(self, role: str, names: list[str]) -> dict[str, float]:
+    def _metrics(self, batches: Batches) -> Row:
+        return {
+            f"{role}_{name}": value
+            for role, names in self.watched.items()
+            for name, value in self._metrics_of(role, names, batches).items()
+        }
+
+    def _evaluated(self, role: str) -> np.ndarray:
+        """Numbers of the images that an evaluation of the role embeds."""
+        return np.concatenate([self.data.roles[name] for name in searched(self.data.roles, role)])
+
+    def _metrics_of(self, role: str, names: list[str], batches: Batches) -> dict[str, float]:
         sets = [self.data.roles[name] for name in searched(self.data.roles, role)]
-        indices = np.concatenate(sets)
-        embeddings = embed(
-            self.model,
-            self.data.images,
-            indices,
-            self.eval_transform,
-            self.configuration["sampler"]["batch"],
-            self.device,
-            autocast(self.device, self.precision),
-        )
+        indices = self._evaluated(role)
+        count = math.ceil(len(indices) / self.configuration["sampler"]["batch"])
+        embeddings = embed_batches(self.model, itertools.islice(batches, count), autocast(self.device, self.precision))
         if not np.isfinite(embeddings).all():
             raise UserError(
                 f"The model produced non-finite embeddings after step {self.position.step}: lower "

@@ -1,8 +1,15 @@
-"""Batches of augmented images, identical for any number of loader workers."""
+"""Batches of images, identical for any number of loader processes.
+
+A run lists what it will read as *tasks*: training batches and evaluated images, in the order in which it uses them. One
+set of processes loads them ahead of time, from the start of the run to its end, so neither a new epoch nor an
+evaluation waits for its first batch.
+"""
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,26 +22,111 @@ from recheck.training.seeding import derive
 Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
 
 
-class _Batches(Dataset):
-    """Item i is batch i of the list; each image in it is augmented with a separately seeded generator."""
+def loader_processes(config: Mapping[str, Any], threads: int) -> int:
+    """Loader processes of a job: ``workers`` of the config, or its threads minus one."""
+    return threads - 1 if config["workers"] is None else config["workers"]
 
-    def __init__(self, images, indices, labels, batches, first_step, transform, seed, fold):
-        self.images: PackedImages = images
-        self.indices, self.labels, self.batches = indices, labels, batches
-        self.first_step, self.transform = first_step, transform
+
+class Task(NamedTuple):
+    """A batch to load: the numbers of its images; in training also their labels and the run's step."""
+
+    numbers: np.ndarray
+    labels: np.ndarray | None = None
+    step: int | None = None
+
+
+def evaluation_tasks(numbers: np.ndarray, batch: int) -> list[Task]:
+    """Consecutive batches of the images; the last one may be smaller."""
+    return [Task(numbers[start : start + batch]) for start in range(0, len(numbers), batch)]
+
+
+class Loading(Dataset):
+    """Turns a task into a batch: images without a step are transformed by ``evaluated``, others by ``augmented``.
+
+    Every image has a separately seeded generator: of (seed, fold, step, place in the batch) in training, and of its own
+    number in an evaluation.
+    """
+
+    def __init__(
+        self,
+        images: PackedImages,
+        evaluated: Transform | None = None,
+        augmented: Transform | None = None,
+        seed: int = 0,
+        fold: int = 0,
+    ):
+        self.images, self.evaluated, self.augmented = images, evaluated, augmented
         self.seed, self.fold = seed, fold
 
-    def __len__(self) -> int:
-        return len(self.batches)
+    def __getitem__(self, task: Task) -> tuple[torch.Tensor, torch.Tensor | None]:
+        generator, tensors = torch.Generator(), []
+        transform = self.evaluated if task.step is None else self.augmented
+        for place, number in enumerate(task.numbers.tolist()):
+            training = task.step is not None
+            generator.manual_seed(derive(self.seed, self.fold, "augment", task.step, place) if training else number)
+            tensors.append(transform(self.images.image(number), generator))
+        return torch.stack(tensors), None if task.labels is None else torch.from_numpy(task.labels)
 
-    def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        positions = self.batches[number]
-        generator = torch.Generator()
-        tensors = []
-        for place, position in enumerate(positions):
-            generator.manual_seed(derive(self.seed, self.fold, "augment", self.first_step + number, place))
-            tensors.append(self.transform(self.images.image(int(self.indices[position])), generator))
-        return torch.stack(tensors), torch.from_numpy(self.labels[positions])
+
+class Batches:
+    """The batches of tasks, in order, on the device.
+
+    Loader processes start with the first batch and live until the context ends. The tasks themselves are drawn in this
+    process, ahead of the batch that is used.
+    """
+
+    def __init__(self, loading: Loading, tasks: Iterable[Task], workers: int, device: torch.device):
+        self.workers, self.device = workers, device
+        on_gpu = device.type == "cuda"
+        # A separate stream, so that a batch is copied while the one before it is computed.
+        self.copies = torch.cuda.Stream(device) if on_gpu and torch.cuda.is_available() else None
+        self.iterator = None
+        self.loader = DataLoader(
+            loading,
+            sampler=tasks,
+            batch_size=None,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+            pin_memory=on_gpu,
+            # Without a generator the loader would draw from the global one and change the run.
+            generator=torch.Generator().manual_seed(0),
+        )
+
+    def __enter__(self) -> "Batches":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        # Don't leave this to the garbage collector: a stored traceback would keep the workers alive, they block TERM,
+        # and Python would wait for them at exit.
+        if self.workers and self.iterator is not None:
+            self.iterator._shutdown_workers()
+
+    def __iter__(self) -> "Batches":
+        return self
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if self.iterator is None:
+            with _signals_left_to_parent():
+                self.iterator = iter(self.loader)
+        try:
+            pixels, labels = next(self.iterator)
+        except UserError as error:
+            if not self.workers:
+                raise
+            message = str(error).rsplit("UserError: ", 1)[-1].strip()  # without the worker's traceback before it
+        else:
+            return self._copied(pixels), None if labels is None else self._copied(labels)
+        raise UserError(message)
+
+    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.copies is None:
+            return tensor.to(self.device, non_blocking=True)
+        with torch.cuda.stream(self.copies):
+            copied = tensor.to(self.device, non_blocking=True)
+        computing = torch.cuda.current_stream(self.device)
+        computing.wait_stream(self.copies)
+        copied.record_stream(computing)  # its memory is not used again before the computation has ended
+        return copied
 
 
 @contextlib.contextmanager
@@ -50,65 +142,37 @@ def _signals_left_to_parent() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def training_batches(
-    images: PackedImages,
-    indices: np.ndarray,
-    labels: np.ndarray,
-    batches: list[list[int]],
-    first_step: int,
-    transform: Transform,
-    seed: int,
-    fold: int,
-    workers: int,
-    device: torch.device,
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield the given batches in order; ``first_step`` is the run's step number of the first one."""
-    dataset = _Batches(images, indices, labels, batches, first_step, transform, seed, fold)
-    # Pass a generator: the loader would otherwise draw from the global one and change the run.
-    loader = DataLoader(
-        dataset,
-        batch_size=None,
-        num_workers=workers,
-        multiprocessing_context="fork" if workers else None,
-        pin_memory=device.type == "cuda",
-        generator=torch.Generator().manual_seed(0),
-    )
-    with _signals_left_to_parent():
-        iterator, message = iter(loader), None
-    try:
-        for pixels, targets in iterator:
-            yield pixels.to(device, non_blocking=True), targets.to(device, non_blocking=True)
-    except UserError as error:  # torch prepends a worker's traceback to its message
-        message = str(error).rsplit("UserError: ", 1)[-1].strip()
-    finally:
-        # Don't leave this to the garbage collector: a stored traceback would keep the workers alive, they block TERM,
-        # and Python would wait for them at exit.
-        if workers:
-            iterator._shutdown_workers()
-    if message is not None:
-        raise UserError(message)
-
-
 @torch.inference_mode()
+def embed_batches(
+    model: torch.nn.Module, batches: Iterable[tuple[torch.Tensor, None]], autocast: torch.autocast
+) -> np.ndarray:
+    """Float32 embeddings of the images, in order, with the model in evaluation mode.
+
+    Embeddings stay on the device until the last batch, because a copy to the host would wait for every batch.
+    """
+    was_training = model.training
+    model.eval()
+    rows = []
+    for pixels, _ in batches:
+        with autocast:
+            rows.append(model(pixels).float())
+    model.train(was_training)
+    return torch.cat(rows).cpu().numpy()
+
+
 def embed(
     model: torch.nn.Module,
     images: PackedImages,
-    indices: np.ndarray,
+    numbers: np.ndarray,
     transform: Transform,
     batch: int,
     device: torch.device,
     autocast: torch.autocast,
     progress: Callable = iter,
+    workers: int = 0,
 ) -> np.ndarray:
-    """Float32 embeddings of the images, in the given order, with the model in evaluation mode."""
-    was_training = model.training
-    model.eval()
-    generator = torch.Generator()
-    rows = []
-    for start in progress(range(0, len(indices), batch)):
-        chosen = indices[start : start + batch]
-        pixels = torch.stack([transform(images.image(int(index)), generator) for index in chosen])
-        with autocast:
-            rows.append(model(pixels.to(device)).float().cpu().numpy())
-    model.train(was_training)
-    return np.concatenate(rows)
+    """Float32 embeddings of the images with these numbers, in order, loaded by ``workers`` processes."""
+    tasks = evaluation_tasks(numbers, batch)
+    with Batches(Loading(images, evaluated=transform), tasks, workers, device) as batches:
+        bar = progress(range(len(tasks)))
+        return embed_batches(model, (loaded for _, loaded in zip(bar, batches, strict=False)), autocast)
