@@ -25,6 +25,10 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         ),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
         (["--config", "device=gpu"], "'device' is 'gpu'; did you mean 'cuda'? Known: auto, cpu, cuda."),
+        (
+            ["--dry-run", "--config", "device=cuda"],
+            "Config 'device' is 'cuda', but no GPU is visible: check `nvidia-smi`",
+        ),
         (["--config", "seeds=zero"], "'seeds' must be a list or empty, found 'zero'."),
         (["--config", "workers=-1"], "'workers' must be at least 0, found -1."),
     ],

@@ -3,7 +3,7 @@
 import json
 import re
 
-from support.services.gpus import listed, pretend_gpus
+from support.services.gpus import compute_on_the_cpu, listed, pretend_gpus
 
 RUN = "letters/glyphs/proxy_nca/seed{}/fold0"
 # Two runs wait for each other, so that they are side by side however fast the machine is.
@@ -31,6 +31,7 @@ def run(project, seed):
 
 def test_parallel_runs_use_different_gpus(fresh, monkeypatch, tmp_path):
     pretend_gpus(monkeypatch, tmp_path, *listed("GPU-aa", "GPU-bb"))
+    compute_on_the_cpu(fresh)
     fresh.write("meeting.py", MEETING)
     fresh.edit("config/studies/letters.yaml", "{class: ProxyNCALoss}", '{class: "meeting:Meeting"}')
     models = [f"results/{RUN.format(seed)}/model.safetensors" for seed in (0, 1)]

@@ -14,8 +14,8 @@ from support.hang import HANG_SECONDS
 from support.project import ROOT, small_study
 from support.services.slurm import Unable, cluster
 
-# Settings for this small cluster; all other settings come from the profile.
-QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20")
+# Settings for this small cluster; all other settings come from the profile. Its GPUs are names that CUDA cannot use.
+QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20", "--config", "device=cpu")
 SITE = "'--signal=TERM@180'"
 RESULTS = ("table.md", "table.csv", "table.tex")
 

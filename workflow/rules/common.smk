@@ -26,6 +26,7 @@ from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
 from recheck.study.yaml import names_in
 from recheck.training.gpus import visible_gpus
+from recheck.training.usable import NO_GPU
 
 # Container images often set this variable. Without bytecode files every job would compile all of its imports again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -180,6 +181,9 @@ def check_request():
                 f"{RESULTS}/{page}/index.html. The report without this option is not changed."
             )
         if TARGETS[name][1] == ALL:
+            # Jobs of a cluster see other GPUs than this machine.
+            if config["device"] == "cuda" and not GPUS and workflow.global_resources["_nodes"].value is None:
+                raise UserError(NO_GPU)
             study = CATALOGUE.reported(page)
             for sentence in (*doubtful_settings(study), *doubtful_splits(study, workflow.pathvars.apply)):
                 logger.warning(f"Warning: {sentence}")

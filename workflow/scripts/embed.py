@@ -22,7 +22,7 @@ with job(snakemake):
     configuration = snakemake.params.configuration
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = reserve_device(config["device"], f"embed {snakemake.output[0]}")
+    device = reserve_device(config["device"], f"embed {snakemake.output[0]}", snakemake.resources)
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
     roles = {role: data.roles[role] for role in embedded(data.roles)}
     of_training = configuration.get("distances") == "train"

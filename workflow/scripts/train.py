@@ -36,7 +36,7 @@ with job(snakemake) as log:
     seed, fold = int(wildcards.seed), int(wildcards.fold)
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = reserve_device(config["device"], f"train {snakemake.output.model}")
+    device = reserve_device(config["device"], f"train {snakemake.output.model}", snakemake.resources)
     # Only now: a job that still waits for a GPU has no state to save and may be stopped at once.
     stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)

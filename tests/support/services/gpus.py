@@ -4,14 +4,25 @@ import os
 import tempfile
 from pathlib import Path
 
+from support.project import Project
 
-def pretend_gpus(monkeypatch, folder: Path, *lines: str) -> None:
+
+def pretend_gpus(monkeypatch, folder: Path, *lines: str, driver: str | None = None) -> None:
     """List these lines in `nvidia-smi -L`. Locks go into the folder too, so that tests do not share them."""
     program = folder / "bin" / "nvidia-smi"
     program.parent.mkdir(parents=True, exist_ok=True)
     listing = program.with_name("listing")
     listing.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    program.write_text(f"#!/bin/sh\ntest \"$1\" = -L && cat '{listing}'\n", encoding="utf-8")
+    program.write_text(
+        f"""#!/bin/sh
+        case "$1" in
+          -L) cat '{listing}';;
+          --query-gpu=driver_version) {f"echo {driver}" if driver else "exit 9"};;
+          *) exit 1;;
+        esac
+        """,
+        encoding="utf-8",
+    )
     program.chmod(0o755)
     locks = folder / "locks"
     locks.mkdir(exist_ok=True)
@@ -20,6 +31,13 @@ def pretend_gpus(monkeypatch, folder: Path, *lines: str) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
+
+
+def compute_on_the_cpu(project: Project) -> None:
+    """Let the jobs of a project reserve GPUs that are only simulated, and compute on the CPU."""
+    project.edit(
+        "workflow/scripts/recheck/training/device.py", "    found = facts()\n", '    return torch.device("cpu")\n'
+    )
 
 
 def listed(*uuids: str) -> list[str]:

@@ -1,34 +1,63 @@
 """Device and precision of a run."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
 from recheck.errors import UserError
-from recheck.training.gpus import take_gpu
+from recheck.training.gpus import driver_version, hide_gpus, take_gpu, visible_gpus
+from recheck.training.usable import NO_GPU, NOT_GIVEN, Facts, problem
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None}
 
 
-def choose_device(name: str) -> torch.device:
-    """Device by name; ``auto`` is the GPU if PyTorch sees one, else the CPU.
+def reserve_device(name: str, job: str, resources: Mapping[str, Any] | None = None) -> torch.device:
+    """Device by its name in the config, with a GPU reserved for this job; waits while all GPUs are taken.
 
-    TF32 is switched off: newer GPUs would otherwise round the inputs of float32 convolutions to ten bits.
+    ``resources`` are Snakemake's: a job that has asked for a GPU must see one.
     """
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("Config 'device' is 'cuda', but PyTorch sees no GPU: use `--config device=auto`.")
-    return torch.device(name)
-
-
-def reserve_device(name: str, job: str) -> torch.device:
-    """Device by name, with a GPU reserved for this job; waits while all GPUs are taken."""
     if name != "cpu":
         take_gpu(job)
-    return choose_device(name)
+    return choose_device(name, asks_for_gpu(resources or {}))
+
+
+def choose_device(name: str, reserved: bool = False) -> torch.device:
+    """Device by name; ``auto`` is the GPU if there is one, else the CPU. A GPU that cannot be used is an error.
+
+    ``cpu`` hides all GPUs, because libraries (``torch.optim``) would otherwise start CUDA. ``reserved`` says that the
+    job has reserved a GPU. TF32 is switched off: newer GPUs would otherwise round the inputs of float32 convolutions to
+    ten bits.
+    """
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    if name == "cpu":
+        hide_gpus()
+        return torch.device("cpu")
+    found = facts()
+    if found.error and not found.visible:
+        if name == "cuda" or reserved:
+            raise UserError(NOT_GIVEN if reserved else NO_GPU)
+        return torch.device("cpu")
+    if sentence := problem(found):
+        raise UserError(sentence)
+    return torch.device("cuda")
+
+
+def facts() -> Facts:
+    """Start CUDA, and collect what ``usable.problem`` needs to know."""
+    build = {"torch": torch.__version__, "cuda": torch.version.cuda, "architectures": tuple(torch.cuda.get_arch_list())}
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:  # a build without CUDA raises an AssertionError
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        return Facts(reason, **build, visible=tuple(visible_gpus()), driver=driver_version())
+    return Facts("", **build, name=torch.cuda.get_device_name(), capability=torch.cuda.get_device_capability())
+
+
+def asks_for_gpu(resources: Mapping[str, Any]) -> bool:
+    """Whether Snakemake's resources of a job ask for a GPU or a part of one (``gpu: 1``, ``gres: shard:1``)."""
+    return bool(resources.get("gpu")) or any(word in str(resources.get("gres", "")) for word in ("gpu", "shard"))
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:

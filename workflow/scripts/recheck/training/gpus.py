@@ -26,6 +26,7 @@ log = logging.getLogger("recheck")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 POLL_SECONDS = 1.0
 REMIND_SECONDS = 600.0
+DRIVER = re.compile(r"\d{3,}(?:\.\d+)+")
 
 
 def visible_gpus() -> list[str]:
@@ -82,6 +83,24 @@ def _listed_gpus() -> dict[str, list[str]]:
 def _listed_by_the_driver() -> str:
     places = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     return "\n".join(place.read_text(encoding="utf-8", errors="replace") for place in places)
+
+
+def driver_version() -> str | None:
+    """Version of the NVIDIA driver, such as 580.65.06; None if there is no driver."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        if answer and DRIVER.fullmatch(answer[0]):
+            return answer[0]
+    with contextlib.suppress(OSError):
+        found = DRIVER.search(Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace"))
+        return found[0] if found else None
+    return None
+
+
+def hide_gpus() -> None:
+    """Hide all GPUs from CUDA, for a job that has reserved none. Call this before CUDA is initialised."""
+    os.environ[VISIBLE] = ""
 
 
 def take_gpu(job: str) -> str | None:
