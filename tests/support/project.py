@@ -95,6 +95,8 @@ class Project:
         project.write("config/datasets/glyphs.yaml", DATASET)
         project.write("config/studies/letters.yaml", small_study())
         project.edit("config/config.yaml", "study: quickstart", "study: letters")
+        # so that runs of a second have a state to resume from
+        project.edit("config/config.yaml", "save_every: 60", "save_every: 0")
         return project
 
     def copy(self, folder: Path) -> "Project":

@@ -49,8 +49,10 @@ def packed_glyphs(folder: Path, classes: int) -> tuple[PackedImages, np.ndarray]
     return PackedImages(folder / "packed"), index["label"].to_numpy()
 
 
-def make_run(data, folder, configuration=CONFIGURATION, fold=1, fingerprint="f", **more):
-    return Run(configuration, data, 0, fold, CPU, StateFile(folder / "state", fingerprint), folder / "events", **more)
+def make_run(data, folder, configuration=CONFIGURATION, fold=1, fingerprint="f", save_every=0, **more):
+    """A run that saves its state after every step, unless another state is being written."""
+    state = StateFile(folder / "state", fingerprint)
+    return Run(configuration, data, 0, fold, CPU, state, folder / "events", save_every=save_every, **more)
 
 
 def with_(**parts):

@@ -19,6 +19,7 @@ from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.loading import loader_processes
 from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
 from recheck.training.reuse import FinishedRuns, reuse_key
+from recheck.training.saving import SAVE_EVERY
 from recheck.training.seeding import make_deterministic
 
 
@@ -67,6 +68,7 @@ with job(snakemake) as log:
         workers=loader_processes(config, snakemake.threads),
         stop=stop,
         name=f"{wildcards.method}, fold {fold},",
+        save_every=config.get("save_every", SAVE_EVERY),
     )
     try:
         outcome = run.train()

@@ -30,9 +30,17 @@ def crash_points(
 
 def crash(work: Callable[[], object], number: int) -> int:
     """Exit code of ``work`` in a new process that crashes before its n-th change; 0 if it makes fewer changes."""
+    return forked(lambda: _run(work, number))
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Exit code of ``work`` in a new process; negative if a signal ended it."""
     child = os.fork()
     if not child:
-        _run(work, number)
+        try:
+            work()
+        finally:
+            os._exit(99)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
 

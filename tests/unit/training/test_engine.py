@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
+from concurrent.futures import wait
 
 import numpy as np
 import pytest
@@ -13,10 +15,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from recheck.data.fold import FoldData
 from recheck.errors import UserError
 from recheck.models.embedding import network_weights
-from recheck.training.checkpoint import StateFile
+from recheck.training.checkpoint import StateFile, _Hashed
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted, StopRequest
-from support.faults.crashes import KILLED, crash
+from support.faults.crashes import KILLED, crash, forked
 from support.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
 from support.small_net import SmallNet
 
@@ -201,6 +203,74 @@ def test_a_run_killed_at_random_moments_resumes_bit_identically(data, tmp_path, 
         "no child saved its state before it was killed, so nothing was tested"
     )
     same(make_run(data, tmp_path).train(), undisturbed)
+
+
+def test_killed_while_a_state_is_written_beside_training(data, tmp_path, undisturbed, monkeypatch):
+    """The second state is half written when the run has taken another step; then the process is killed."""
+    states, went_on = [], threading.Event()
+    write, step = _Hashed.write, Run._step
+
+    def slow_write(file, block):
+        if len(states) == 2 and len(block) > 1000:
+            file.file.write(block[:1000])
+            file.file.flush()
+            went_on.wait()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(file, block)
+
+    def noted_step(run, *batch):
+        loss = step(run, *batch)
+        if len(states) == 2:
+            went_on.set()
+        return loss
+
+    def save(file, state):
+        states.append(state["position"]["step"])
+        StateFile.save(file, state)
+
+    run = make_run(data, tmp_path)
+    run.state_file.save = save.__get__(run.state_file)
+    monkeypatch.setattr(_Hashed, "write", slow_write)
+    monkeypatch.setattr(Run, "_step", noted_step)
+    assert forked(run.train) == -signal.SIGKILL
+    monkeypatch.undo()
+    (half,) = (tmp_path / "state").glob(".state.bin.*")
+    assert 1000 < half.stat().st_size < (tmp_path / "state" / "state.bin").stat().st_size
+    same(make_run(data, tmp_path).train(), undisturbed)
+    assert not half.exists()
+
+
+def test_states_are_saved_by_time_in_the_middle_of_an_epoch(data, tmp_path, undisturbed):
+    """Ten seconds pass in every step; a state is due after a minute, and at the end of a run that has one."""
+    saved, seconds = [], [0]
+
+    class Paced(Run):
+        def _step(self, *batch):
+            loss = super()._step(*batch)
+            seconds[0] += 10
+            if self.saver.writing is not None:
+                wait([self.saver.writing])
+            return loss
+
+    class Noted(StateFile):
+        def save(self, state):
+            saved.append((state["position"]["epoch"], state["position"]["step"]))
+            super().save(state)
+
+    def paced(**more):
+        return Paced(CONFIGURATION, data, 0, 1, CPU, Noted(tmp_path / "state", "f"), tmp_path / "events", **more)
+
+    with pytest.raises(Interrupted):
+        paced(clock=lambda: seconds[0], stop=StopAfter(13)).train()
+    assert saved == [(1, 6), (2, 12), (2, 13)]
+    (tmp_path / "state" / "state.bin").unlink()
+    same(paced(clock=lambda: 0).train(), undisturbed)
+    assert saved[3:] == [(3, 15)]
+
+
+def test_a_run_that_ends_before_its_first_state_is_due_writes_none(data, tmp_path, undisturbed):
+    same(make_run(data, tmp_path, save_every=60, clock=lambda: 0).train(), undisturbed)
+    assert not (tmp_path / "state").exists()
 
 
 def test_killed_in_the_middle_of_a_state_write(data, tmp_path, undisturbed):

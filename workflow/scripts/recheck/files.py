@@ -14,6 +14,10 @@ from typing import Any
 
 from recheck.errors import UserError
 
+# Read once: reading it changes it for a moment, for all threads.
+UMASK = os.umask(0)
+os.umask(UMASK)
+
 
 @contextlib.contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
@@ -32,7 +36,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
         temporary = Path(name)
         try:
             yield temporary
-            temporary.chmod(0o666 & ~_umask())
+            temporary.chmod(0o666 & ~UMASK)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -84,12 +88,6 @@ def check_writable(key: str, folder: str | Path, instead: str) -> None:
             f"{key}: {existing} is read-only or not a folder; make it writable, or choose another folder, "
             f"e.g. {instead}."
         )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 MOST_LEVELS = 64

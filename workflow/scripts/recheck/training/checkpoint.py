@@ -75,9 +75,12 @@ class StateFile:
             log.warning("%s belongs to a run with other settings or data. Ignoring it.", path)
         return None
 
+    def exists(self) -> bool:
+        return self.current.exists() or self.previous.exists()
+
     def kept(self) -> str:
         """A sentence for the end of an error message that says where the last state is; empty if there is none."""
-        return f" The last good state is kept in {self.folder}." if self.current.exists() else ""
+        return f" The last good state is kept in {self.folder}." if self.exists() else ""
 
     @contextlib.contextmanager
     def refusing(self) -> Iterator[None]:

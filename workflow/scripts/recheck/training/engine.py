@@ -10,7 +10,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from recheck.training.device import PRECISIONS, autocast, parameters_of
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
 from recheck.training.loading import Batches, Loading, Task, embed_batches, evaluation_tasks
+from recheck.training.saving import SAVE_EVERY, Saver
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
 from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
 
@@ -102,11 +103,15 @@ class Run:
         workers: int = 0,
         stop: StopRequest | None = None,
         name: str = "",
+        save_every: float = SAVE_EVERY,
+        clock: Callable[[], float] = time.monotonic,
     ):
+        """``save_every`` is the number of seconds between two states, on the given clock."""
         self.configuration, self.data = configuration, data
         self.seed, self.fold = seed, fold
         self.device, self.workers = device, workers
         self.state_file, self.events_folder = state, events
+        self.saver = Saver(state, save_every, clock)
         self.stop = stop or StopRequest()
         self.name = name
         self.schedule = configuration["schedule"]
@@ -126,7 +131,7 @@ class Run:
             self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
             if self.trains:
                 self._build_training()
-        self.best = _copy(self._weights)
+        self.best = _copy(self._weights) if self._selects else {}
         seed_everything(derive(seed, fold, "run"))
 
     @property
@@ -195,7 +200,7 @@ class Run:
             self._resume()
         events = Events(self.events_folder, len(self.position.history))
         try:
-            with self._loaded(self._tasks()) as self.batches:
+            with self.saver, self._loaded(self._tasks()) as self.batches:
                 if not self.position.history:
                     self._end_epoch(events, self._evaluate(0))
                 while self.trains and not self.position.finished:
@@ -205,7 +210,9 @@ class Run:
         position = self.position
         chosen = (position.history, position.best_epoch, position.best_value)
         found = self.watch.findings() if self.trains else []
-        if self._selects and self.selection["role"] == "test":
+        if not self._selects:
+            return Outcome(_copy(self._weights), *chosen, warnings=found)
+        if self.selection["role"] == "test":
             return Outcome(_copy(self._weights), *chosen, best_on_test=self.best, warnings=found)
         return Outcome(self.best, *chosen, warnings=found)
 
@@ -234,6 +241,8 @@ class Run:
                 bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
                 bar.update(batch)
                 self._stop_if_asked()
+                if self.saver.due():
+                    self._save()
         images = (position.step_in_epoch - first_step) * batch
         speed = round(images / (time.perf_counter() - moment), 1)
         metrics = self._evaluate(position.epoch + 1)
@@ -282,7 +291,7 @@ class Run:
         if not math.isfinite(value):
             raise UserError(
                 f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower "
-                f"'optimisers.*.lr' or check the settings of the loss.{self.state_file.kept()}"
+                f"'optimisers.*.lr' or check the settings of the loss.{self.saver.kept()}"
             )
         for name, optimiser in self.optimisers.items():
             if name not in self.keeping_gradients:
@@ -362,7 +371,7 @@ class Run:
         return np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
 
     def _end_epoch(self, events: Events, metrics: Row, speed: float | None = None) -> None:
-        """Keep the best weights, decide whether to stop, and save the state; ``speed`` is None before training."""
+        """Keep the best weights and decide whether to stop; ``speed`` is None before training."""
         position = self.position
         row: Row = {"epoch": position.epoch, "step": position.step, "loss": None}
         if speed is not None:
@@ -372,7 +381,6 @@ class Run:
         row.update(learned(self.loss) if self.trains else {})
         if not self._selects:
             position.best_epoch = position.epoch
-            self.best = _copy(self._weights)
         elif metrics:
             value = row[f"{self.selection['role']}_{self.selection['metric']}"]
             if position.best_value is None or value > position.best_value:
@@ -383,7 +391,8 @@ class Run:
         position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
         events.add(row)
         log.info("Epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
-        if self.trains and (speed is not None or metrics):  # an untrained, unevaluated state is not worth saving
+        # A run that has ended before its first state is due needs none.
+        if self.trains and (self.saver.due() or (position.finished and self.state_file.exists())):
             self._save()
 
     @property
@@ -413,8 +422,7 @@ class Run:
             with self.stop.at_once():
                 return self._metrics(self.batches)
         except StopNow:
-            self._save()
-            raise Interrupted(self.stop.signal_number, self.position.step) from None
+            raise self._interrupted(self.stop.signal_number) from None
 
     def _metrics(self, batches: Batches) -> Row:
         return {
@@ -435,7 +443,7 @@ class Run:
         if not np.isfinite(embeddings).all():
             raise UserError(
                 f"The model produced non-finite embeddings after step {self.position.step}: lower "
-                f"'optimisers.*.lr'.{self.state_file.kept()}"
+                f"'optimisers.*.lr'.{self.saver.kept()}"
             )
         measure = Measure(
             self.data.labels[indices],
@@ -447,9 +455,14 @@ class Run:
         return measure(measure.prepare(embeddings), names)
 
     def _stop_if_asked(self) -> None:
-        if self.stop.signal_number is not None:
-            self._save()
-            raise Interrupted(self.stop.signal_number, self.position.step)
+        if (number := self.stop.signal_number) is not None:
+            raise self._interrupted(number)
+
+    def _interrupted(self, number: int) -> Interrupted:
+        """The end of a run that a signal stops, after its state is written."""
+        self._save()
+        self.saver.wait()
+        return Interrupted(number, self.position.step)
 
     @property
     def _weights(self) -> dict[str, torch.Tensor]:
@@ -463,13 +476,10 @@ class Run:
         return {name: module for name, module in modules.items() if module is not None}
 
     def _save(self) -> None:
-        weights = self._weights
-        best_is_now = self.position.best_epoch == self.position.epoch and self.position.step_in_epoch == 0
-        self.state_file.save(
+        """Save everything that the next step depends on; it is written while the run goes on."""
+        self.saver.save(
             {
                 "position": vars(self.position),
-                # torch.save writes shared tensors once
-                "best": weights if best_is_now else self.best,
                 "parts": {name: module.state_dict() for name, module in self._stateful.items()},
                 "hidden": {name: hidden_tensors(module) for name, module in self._stateful.items()},
                 "scaler": self.scaler.state_dict(),
@@ -478,7 +488,8 @@ class Run:
                 "schedulers": {name: scheduler.state_dict() for name, scheduler in self.schedulers.items()},
                 "watch": self.watch.state(),
                 "random": random_state(),
-            }
+            },
+            best=self.best,
         )
 
     def _resume(self) -> None:
@@ -533,4 +544,4 @@ def restore_hidden_tensors(module: torch.nn.Module, tensors: dict[str, torch.Ten
 
 
 def _copy(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}

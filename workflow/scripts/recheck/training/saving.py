@@ -1,0 +1,81 @@
+"""Saving the state of a run while it trains: a copy is taken between two steps, and a thread writes it."""
+
+import contextlib
+import copy
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from recheck.errors import UserError
+from recheck.training.checkpoint import StateFile
+
+SAVE_EVERY = 60.0
+"""Seconds between two states, if the config does not say."""
+
+
+class Saver:
+    """Writes the states of a run to its file, one at a time.
+
+    A state is due ``every`` so many seconds, counted from the moment at which the last one was taken, so a killed run
+    loses at most this time. While a state is being written none is due: a slow disk delays the next state, and there is
+    never more than one copy in memory. An error of the thread is raised by the next call.
+    """
+
+    def __init__(self, file: StateFile, every: float = SAVE_EVERY, clock: Callable[[], float] = time.monotonic):
+        self.file, self.every, self.clock = file, every, clock
+        self.taken = clock()
+        self.thread = ThreadPoolExecutor(1, "state")
+        self.writing: Future | None = None
+
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.thread.shutdown()
+        if error is None:
+            self.wait()
+
+    def due(self) -> bool:
+        if self.writing is not None and not self.writing.done():
+            return False
+        self.wait()
+        return self.clock() - self.taken >= self.every
+
+    def save(self, changing: dict[str, Any], **constant: Any) -> None:
+        """Copy what changes in the next step, and write it together with what does not, after any earlier state."""
+        self.wait()
+        self.taken = self.clock()
+        self.writing = self.thread.submit(self.file.save, {**copied(changing), **constant})
+
+    def wait(self) -> None:
+        """Wait until the state is written; raise the error if it could not be written."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.result()
+
+    def kept(self) -> str:
+        """A sentence for the end of an error message that says where the last state is; empty if there is none."""
+        with contextlib.suppress(UserError):
+            self.wait()
+        return self.file.kept()
+
+
+def copied(value: Any, known: dict[tuple, torch.Tensor] | None = None) -> Any:
+    """The same nested lists and dicts with copies of their tensors, on the CPU; shared tensors stay shared."""
+    known = {} if known is None else known
+    if isinstance(value, torch.Tensor):
+        place = (value.data_ptr(), value.shape, value.stride(), value.dtype)
+        if place not in known:
+            known[place] = value.detach().to("cpu", copy=True)
+        return known[place]
+    if isinstance(value, dict):
+        made = copy.copy(value)  # keeps the attributes of a state_dict
+        made.update({key: copied(item, known) for key, item in value.items()})
+        return made
+    if isinstance(value, (list, tuple)):
+        return type(value)(copied(item, known) for item in value)
+    return value
