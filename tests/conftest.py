@@ -15,10 +15,13 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 from support.project import ROOT, Project
+from support.services import forks
 
 
 def pytest_configure():
     import torch
+
+    forks.start()  # in the first process, so that all test processes share them
 
     torch.set_num_threads(1)
     # no test may depend on how busy the machine is

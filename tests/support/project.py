@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from support.datasets.glyphs import make_glyphs
-from support.services import snakemake_forks
+from support.services import forks
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow" / "scripts"
@@ -133,7 +133,7 @@ class Project:
         )
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
-        code, output = snakemake_forks.run(arguments, self.folder, _environment())
+        code, output = forks.run(arguments, self.folder, _environment())
         return subprocess.CompletedProcess(arguments, code, output)
 
     def succeed(self, *arguments: str) -> str:

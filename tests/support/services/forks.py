@@ -1,0 +1,230 @@
+"""Snakemake and its jobs in forks of processes that have imported their libraries: imports take most of the time.
+
+Two servers, one for `snakemake` and one for the scripts of jobs, import their libraries when they are first asked, and
+fork once per command. A fork runs the same code as the program, in its own session, folder and environment. The package
+`recheck` is never imported ahead: each project has its own. All test processes share the servers.
+
+Only :meth:`Project.snakemake` uses forks. Commands that are killed, and all jobs on SLURM, are ordinary processes, and
+tests compare the bits that both give.
+"""
+
+import atexit
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+from pathlib import Path
+
+FOLDER = "RECHECK_FORKS"
+LIBRARIES = {
+    "snakemake": ("snakemake.cli", "snakemake.workflow"),
+    "job": (
+        "faiss",
+        "matplotlib.figure",
+        "matplotlib.pyplot",
+        "pandas",
+        "pytorch_metric_learning.losses",
+        "scipy.stats",
+        "sklearn.cluster",
+        "sklearn.decomposition",
+        "snakemake.iocontainers",
+        "snakemake.script",
+        "timm",
+        "torch._dynamo",
+        "torch.utils.tensorboard",
+        "torchvision",
+    ),
+}
+# Started by Snakemake as its Python: scripts of jobs run in a fork, anything else in a new Python.
+PYTHON = """\
+#!/bin/sh
+case "$#$1" in
+  1*/.snakemake/scripts/*.py) exec {python} -I -S {client} {address} "$1" ;;
+  *) exec {python} "$@" ;;
+esac
+"""
+
+
+def start() -> None:
+    """Start the servers, which end with this process; the environment tells child processes where they are."""
+    _servers()
+
+
+def run(arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit code and output of a Snakemake command in a folder."""
+    from support.hang import HANG_SECONDS  # not in the servers, which are started as programs
+
+    with tempfile.TemporaryFile() as output, Path(os.devnull).open() as nothing:
+        files = [nothing.fileno(), output.fileno(), output.fileno()]
+        with _asked(_servers() / "snakemake", list(arguments), str(folder), environment, files) as connection:
+            connection.settimeout(HANG_SECONDS)
+            try:
+                code = int(connection.makefile().readline())
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(arguments, HANG_SECONDS) from None
+        output.seek(0)
+        return code, output.read().decode()
+
+
+@functools.cache
+def _servers() -> Path:
+    """Folder of the servers' sockets."""
+    if FOLDER in os.environ:
+        return Path(os.environ[FOLDER])
+    folder = Path(tempfile.mkdtemp(prefix="recheck-forks-"))
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
+    for kind in LIBRARIES:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(folder / kind))
+            listener.listen(64)
+            # its input is never written to: the end of this process closes it, which ends the server
+            server = subprocess.Popen(
+                [sys.executable, __file__, "serve", kind, str(listener.fileno()), str(folder)],
+                env=environment | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,  # or who reads ours would wait for the servers
+                pass_fds=[listener.fileno()],
+                cwd="/",
+            )
+            _started.append(server)
+    python = folder / "python_of_jobs"
+    words = {"python": sys.executable, "client": __file__, "address": str(folder / "job")}
+    python.write_text(PYTHON.format(**{name: shlex.quote(word) for name, word in words.items()}))
+    python.chmod(0o755)
+    os.environ[FOLDER] = str(folder)
+    return folder
+
+
+_started: list[subprocess.Popen] = []
+
+
+def _asked(address: Path, arguments: list[str], folder: str, environment: dict[str, str], files: list[int]):
+    """A connection on which the exit code will come."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(address))
+    socket.send_fds(connection, [b"\n"], files)
+    connection.sendall(json.dumps({"arguments": arguments, "folder": folder, "environment": environment}).encode())
+    connection.sendall(b"\n")
+    return connection
+
+
+def _run_script(address: str, script: str) -> int:
+    """Run a script in a fork as if it were this process."""
+    with _asked(Path(address), [script], str(Path.cwd()), dict(os.environ), [0, 1, 2]) as connection:
+        code = int(connection.makefile().readline())
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _serve(kind: str, listener: socket.socket, folder: Path) -> dict:
+    """Fork for each request, and return the request in the fork. The end of the input ends the server."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that no fork has to be waited for
+    imported = False
+    while True:
+        if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
+            shutil.rmtree(folder, ignore_errors=True)
+            sys.exit()
+        connection, _ = listener.accept()
+        if not imported:
+            for name in LIBRARIES[kind]:
+                importlib.import_module(name)
+            assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads can't be forked safely"
+            gc.freeze()
+            imported = True
+        if not os.fork():
+            listener.close()
+            return _keep(connection)
+        connection.close()
+
+
+def _keep(connection: socket.socket) -> dict:
+    """Read a request, return it in a fork, and send the fork's exit code; end the fork if nobody waits for it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    request = json.loads(connection.makefile().readline())
+    child = os.fork()
+    if not child:
+        connection.close()
+        os.setsid()
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        return request
+    for file in files:
+        os.close(file)
+    ended = os.pidfd_open(child)
+    if ended not in select.select([ended, connection], [], [])[0]:
+        os.killpg(child, signal.SIGTERM)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        connection.sendall(f"{code}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def _become(request: dict) -> None:
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None
+
+
+def _snakemake(request: dict, folder: Path) -> None:
+    from snakemake.cli import main
+    from snakemake.workflow import Workflow
+
+    _become(request)
+    Workflow._rundir = request["folder"]  # a cache filled when Snakemake was imported
+    program = str(Path(sys.executable).with_name("snakemake"))
+    sys.argv, sys.executable = [program, *request["arguments"]], str(folder / "python_of_jobs")
+    main()
+
+
+def _job(request: dict) -> None:
+    from threadpoolctl import threadpool_limits
+
+    _become(request)
+    threadpool_limits(int(os.environ["OMP_NUM_THREADS"]))  # set by Snakemake, but read only when a library is loaded
+    (script,) = sys.argv = request["arguments"]
+    sys.path[0] = str(Path(script).parent)
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    module.__file__ = script
+    code = 0
+    try:
+        exec(compile(Path(script).read_bytes(), script, "exec"), module.__dict__)  # noqa: S102
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        code = 1
+        sys.excepthook(*sys.exc_info())
+    # Python would take all imported modules apart, which copies their memory and takes longer than most scripts
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] != "serve":
+        sys.exit(_run_script(*sys.argv[1:]))
+    _, _, kind, number, folder = sys.argv
+    sys.path[0] = str(Path(sys.executable).parent)  # as for the program, and no module of this folder
+    asked = _serve(kind, socket.socket(fileno=int(number)), Path(folder))
+    if kind == "snakemake":
+        _snakemake(asked, Path(folder))
+    else:
+        _job(asked)
