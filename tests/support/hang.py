@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 # Far more than any step takes on the slowest machine, so that speed never decides a test.
 HANG_SECONDS = 3600
+# After this, a process that was asked to end is killed. No result depends on it: it ends either way.
+STUCK_SECONDS = 150
 
 
 def wait_until(condition: Callable[[], bool], pause: float = 0.01, seconds: float = HANG_SECONDS) -> bool:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.datasets.glyphs import make_glyphs
-from support.hang import HANG_SECONDS, wait_until
+from support.hang import HANG_SECONDS, STUCK_SECONDS, wait_until
 from support.project import Project, small_study
 from support.services.servers import Answer, Handler, Server, serving
 
@@ -56,8 +56,6 @@ UNORDERED = (("pack", "split"), ("table", "figure"))
 # the rules that write most, twice as often as the others
 WEIGHTS = dict.fromkeys(("fetch", "extract", "pack", "train", "embed", "evaluate", "table"), 2)
 SCOPES = ("group", "group", "job", "job", "snakemake")
-# Snakemake itself sometimes hangs after TERM, when its jobs have ended: then it is killed.
-STUCK = 150
 TIMES = re.compile(r"\b(\d+\.\d s|\d+ min \d\d s|\d+ h \d\d min)(?=[ <])")
 
 DATASET = """
@@ -383,7 +381,8 @@ def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
     struck = time.monotonic()
 
     def is_stuck() -> bool:
-        late = moment.signal == signal.SIGTERM and time.monotonic() > struck + STUCK
+        """Snakemake itself sometimes hangs after TERM, when its jobs have ended: it is killed, like by any moment."""
+        late = moment.signal == signal.SIGTERM and time.monotonic() > struck + STUCK_SECONDS
         return late and not call.job_processes(place)
 
     if not wait_until(lambda: not call.running or is_stuck()) or call.running:

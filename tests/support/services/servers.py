@@ -40,6 +40,8 @@ class Server(ThreadingHTTPServer):
         self.answers: dict[str, list[Answer]] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.let_go = threading.Event()
+        self.holding = threading.Event()
+        """Set when an answer hangs: all that it will send is sent."""
         self.tls: ssl.SSLContext | None = None
 
     def give(self, path: str, *answers: Answer | bytes) -> str:
@@ -87,6 +89,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body if answer.cut is None else body[: answer.cut])
             self.wfile.flush()
         if answer.hold:
+            self.server.holding.set()
             self.server.let_go.wait()
 
     def _start(self, answer: Answer) -> int | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from support.hang import wait_until
+from support.hang import STUCK_SECONDS, wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 # Where Debian's SLURM looks when SLURM_CONF is not set, as in the job steps that the executor starts.
@@ -189,7 +189,7 @@ class Cluster:
         return set(idle.split()) == {"n1", "n2"}
 
     def _wait_until_empty(self) -> None:
-        wait_until(lambda: not self._ask("squeue", "--noheader").strip(), pause=0.1, seconds=60)
+        wait_until(lambda: not self._ask("squeue", "--noheader").strip(), pause=0.1, seconds=STUCK_SECONDS)
 
     def _ask(self, *command: str) -> str:
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout
@@ -203,7 +203,7 @@ class Cluster:
 def _end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-        if not wait_until(lambda: _is_gone(pid), pause=0.05, seconds=60):
+        if not wait_until(lambda: _is_gone(pid), pause=0.05, seconds=STUCK_SECONDS):
             os.kill(pid, signal.SIGKILL)
 
 

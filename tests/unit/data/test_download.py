@@ -5,7 +5,9 @@ import json
 import os
 import re
 import resource
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -238,13 +240,30 @@ def test_waits_restart_after_a_received_chunk(tmp_path, server):
     assert server.asked_for("/big") == [None, f"bytes={http.CHUNK}-", f"bytes={2 * http.CHUNK}-"]
 
 
-def test_a_server_that_stalls(tmp_path, server):
+@pytest.fixture
+def stalls(server, monkeypatch):
+    """The timeout of a connection that passes when the server hangs and nothing is left to read, not after seconds."""
+    receive = socket.socket.recv_into
+
+    def receive_or_time_out(self, *arguments):
+        if self.gettimeout() == HANG_SECONDS:  # the client's end
+            while not select.select([self], [], [], 0.01)[0]:
+                if server.holding.is_set() and not select.select([self], [], [], 0)[0]:
+                    server.holding.clear()
+                    raise TimeoutError("timed out")
+        return receive(self, *arguments)
+
+    monkeypatch.setattr(socket.socket, "recv_into", receive_or_time_out, raising=False)
+    return HANG_SECONDS
+
+
+def test_a_server_that_stalls(tmp_path, server, stalls):
     url = server.give("/file.bin", Answer(DATA, cut=HALF, hold=True), DATA)
-    fetch(entry(url), tmp_path / "file.bin", patience=Patience(waits=(0.01,), timeout=2))
+    fetch(entry(url), tmp_path / "file.bin", patience=Patience(waits=(0.01,), timeout=stalls))
     assert server.asked_for("/file.bin") == [None, f"bytes={HALF}-"]
     server.give("/file.bin", Answer(DATA, cut=0, hold=True))
     with pytest.raises(UserError, match=r"no answer \(timed out\)"):
-        fetch(entry(url), tmp_path / "other", patience=Patience(waits=(), timeout=2))
+        fetch(entry(url), tmp_path / "other", patience=Patience(waits=(), timeout=stalls))
 
 
 def test_an_unreachable_host_costs_no_time(tmp_path, server):
