@@ -7,62 +7,44 @@ from recheck.study.checks import check_study
 from recheck.study.compose import Files
 from recheck.study.model import Study, load_study
 from recheck.study.yaml import names_in
-from support.project import ROOT
+from support.project import ROOT, small_study
 
 FILES = Files(names_in([ROOT / "config/studies"]), names_in([ROOT / "config/methods"]))
 WEIGHTS = load_weights(names_in([ROOT / "config/weights"]))
 
-TEXT = """\
-title: Emoji
-description: A few emoji.
-seeds: [0]
-views: [concatenated, separated]
-datasets:
-  emoji:
-    classes: {every: 4}
-protocol:
-  split: {scheme: class_disjoint_folds, folds: 4}
-  transforms:
-    resize:
-    train:
-      - random_resized_crop: {size: 64, scale: [0.5, 1.0], ratio: [0.75, 1.333]}
-    eval:
-      - center_crop: {size: 64}
-  model:
-    backbone: {name: efficientnet_lite0, weights: imagenet}
-    head: {class: Linear, dim: 128}
-    batch_norm: frozen
-  sampler: {class: MPerClass, batch: 32, per_class: 4, length: 2560}
-  optimisers:
-    backbone: {class: Adam, lr: 1e-4}
-    head: {class: Adam, lr: 1e-3}
-    loss: {class: Adam, lr: 1e-2}
-  schedule: {epochs: 4, steps_per_epoch: 10, evaluate_every: 1}
-  selection: {role: val, metric: MAP@R, also: [P@1, RP]}
-  precision: float32
-  evaluation:
-    metrics: [P@1, RP, MAP@R, R@1, R@2, R@4, R@8, R@16, R@32, NMI, AMI]
-    table: [P@1, RP, MAP@R]
-methods:
-  untrained:
-    label: Untrained
-    members: 1
-    model:
-      head: {class: Identity}
-    schedule: {epochs: 0}
-    reduction: {kind: standardise_pca, dims: {separated: 128, concatenated: 512}}
-  triplet:
-    label: Triplet
-    loss: {class: TripletMarginLoss, margin: 0.1}
-  mined:
-    label: MS + miner
-    loss: {class: MultiSimilarityLoss, alpha: 2.0, beta: 50.0, base: 0.5}
-    miner: {class: MultiSimilarityMiner, epsilon: 0.1}
-  arcface:
-    label: ArcFace
-    loss: {class: ArcFaceLoss, margin: 20.0, scale: 32.0}
-    sampler: {per_class: 1}
-"""
+# small_study() with pretrained weights, part of a shipped dataset, and one row of each kind
+TEXT = small_study(
+    description="A few emoji.",
+    views=["concatenated", "separated"],
+    datasets={"emoji": {"classes": {"every": 4}}},
+    protocol={
+        "model": {
+            "backbone": {"name": "efficientnet_lite0", "weights": "imagenet"},
+            "head": {"class": "Linear", "dim": 16},
+            "batch_norm": "frozen",
+        },
+    },
+    methods={
+        "untrained": {
+            "label": "Untrained",
+            "members": 1,
+            "model": {"head": {"class": "Identity"}},
+            "schedule": {"epochs": 0},
+            "reduction": {"kind": "standardise_pca", "dims": {"separated": 128, "concatenated": 512}},
+        },
+        "triplet": {"label": "Triplet", "loss": {"class": "TripletMarginLoss", "margin": 0.1}},
+        "mined": {
+            "label": "MS + miner",
+            "loss": {"class": "MultiSimilarityLoss", "alpha": 2.0, "beta": 50.0, "base": 0.5},
+            "miner": {"class": "MultiSimilarityMiner", "epsilon": 0.1},
+        },
+        "arcface": {
+            "label": "ArcFace",
+            "loss": {"class": "ArcFaceLoss", "margin": 20.0, "scale": 32.0},
+            "sampler": {"per_class": 1},
+        },
+    },
+)
 
 
 def shipped(name: str, **chosen) -> Study:

@@ -7,7 +7,7 @@ from support.studies import TEXT, changed, own_study
 
 MINER = "miner: {class: MultiSimilarityMiner, epsilon: 0.1}"
 LOSS = "loss: {class: TripletMarginLoss, margin: 0.1}"
-SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
+SELECTION = "selection:\n    role: val\n    metric: MAP@R\n    also: [P@1]"
 VIEWS = "views: [concatenated, separated]"
 TEST = "selection: {role: test, metric: R@1}"
 TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
@@ -23,15 +23,15 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         ("evaluate_every: 1", "evaluate_evry: 1", "unknown key 'evaluate_evry' in 'protocol.schedule'"),
         ("evaluate_every: 1", "evaluate_every: 0", "'protocol.schedule.evaluate_every' must be at least 1, found 0."),
         ("views: [concatenated, separated]", "views: []", "'views' must not be empty."),
-        ("lr: 1e-4", "lr: fast", "'protocol.optimisers.backbone.lr' must be a number, found 'fast'"),
-        ("lr: 1e-4", "lr: -0.1", "'protocol.optimisers.backbone.lr' must be at least 0, found -0.1."),
-        ("dim: 128", "dim: 0", "'model.head.dim' must be a whole number from 1, found 0"),
+        ("lr: 0.001", "lr: fast", "'protocol.optimisers.backbone.lr' must be a number, found 'fast'"),
+        ("lr: 0.001", "lr: -0.1", "'protocol.optimisers.backbone.lr' must be at least 0, found -0.1."),
+        ("dim: 16", "dim: 0", "'model.head.dim' must be a whole number from 1, found 0"),
         ("name: efficientnet_lite0", "name: efficientnet_lite", "Unknown backbone 'efficientnet_lite'; did you mean"),
         ("weights: imagenet", "weights: mine.pt", "'model.backbone.weights' is 'mine.pt', but there is no such file."),
         ("- center_crop:", "- centre_crop:", "unknown key 'centre_crop' in 'protocol.transforms.eval.0'; did you mean"),
-        ("{size: 64}", "{side: 64}", "unknown key 'side' in 'protocol.transforms.eval.0.center_crop'; did you mean"),
-        ("{size: 64}", "{}", "key 'size' is missing in 'protocol.transforms.eval.0.center_crop'"),
-        ("scale: [0.5, 1.0]", "scale: 0.5", "'protocol.transforms.train.0.random_resized_crop.scale' must be a list"),
+        ("{size: 32}", "{side: 32}", "unknown key 'side' in 'protocol.transforms.eval.0.center_crop'; did you mean"),
+        ("{size: 32}", "{}", "key 'size' is missing in 'protocol.transforms.eval.0.center_crop'"),
+        ("scale: [0.6, 1.0]", "scale: 0.5", "'protocol.transforms.train.0.random_resized_crop.scale' must be a list"),
         ("batch_norm: frozen", "batch_norm: forzen", "did you mean 'frozen'?"),
         ("metric: MAP@R", "metric: MAP@K", "'selection.metric': Unknown metric 'MAP@K'; did you mean 'MAP@R'?"),
         (
@@ -43,7 +43,7 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         (
             "    loss: {class: MultiSimilarityLoss, alpha: 2.0, beta: 50.0, base: 0.5}\n",
             "",
-            "'loss' is missing, but 'schedule.epochs' is 4",
+            "'loss' is missing, but 'schedule.epochs' is 2",
         ),
         ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
         (
@@ -77,18 +77,18 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         ("title:", "base: nowhere\ntitle:", "'base': there is no other study 'nowhere'"),
         ("title:", "base: mine\ntitle:", "'base': there is no other study 'mine'"),
         ("title:", "seeds: [1]\ntitle:", "key 'seeds' appears twice"),
-        ("folds: 4}", "fold: 4}", "unknown key 'fold' in 'protocol.split'; did you mean 'folds'?"),
-        (", folds: 4}", "}", "key 'folds' is missing in 'protocol.split'"),
-        ("class_disjoint_folds, folds: 4", "halves_by_super_label", "key 'seed' is missing in 'protocol.split'"),
-        ("class_disjoint_folds, folds: 4", "class_halfs", "did you mean 'class_halves'?"),
+        ("folds: 2}", "fold: 2}", "unknown key 'fold' in 'protocol.split'; did you mean 'folds'?"),
+        (", folds: 2}", "}", "key 'folds' is missing in 'protocol.split'"),
+        ("class_disjoint_folds, folds: 2", "halves_by_super_label", "key 'seed' is missing in 'protocol.split'"),
+        ("class_disjoint_folds, folds: 2", "class_halfs", "did you mean 'class_halves'?"),
         ("class_disjoint_folds", "class_halves", "'split': Unknown option 'folds' of split scheme 'class_halves'"),
         (
-            "class_disjoint_folds, folds: 4",
+            "class_disjoint_folds, folds: 2",
             "class_halves",
             "the split scheme class_halves only has the roles train, test. Leave",
         ),
         (
-            "    resize:\n",
+            "    resize: null\n",
             "    resize: {jpeg: 75}\n",
             "'transforms.resize' must have exactly one of 'shorter', 'exact' and 'fit'",
         ),
@@ -139,7 +139,7 @@ def test_a_mistake_is_reported_on_one_line_with_file_and_key(tmp_path, old, new,
         ([("label: Triplet\n", "label: Triplet\n    relabel: {class: MetaClasses}\n")], "key 'count' is missing"),
         (
             [("label: Triplet\n", "label: Triplet\n    forward: {class: InTurns, parts: 3}\n")],
-            "'forward.parts' (3) must divide 'sampler.batch' (32)",
+            "'forward.parts' (3) must divide 'sampler.batch' (8)",
         ),
         (
             [("label: Triplet\n", "label: Triplet\n    schedule: {warm_up: {epoch: 1}}\n")],

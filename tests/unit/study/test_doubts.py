@@ -12,8 +12,8 @@ def test_no_shipped_study_has_doubtful_settings(name):
 
 
 def test_one_class_in_every_batch(tmp_path):
-    (sentence,) = doubtful_settings(changed(tmp_path, ("batch: 32, per_class: 4", "batch: 32, per_class: 32")))
-    assert "rows 'triplet', 'mined': 'sampler.per_class' (32) fills whole batches of 32 images" in sentence
+    (sentence,) = doubtful_settings(changed(tmp_path, ("batch: 8, per_class: 2", "batch: 8, per_class: 8")))
+    assert "rows 'triplet', 'mined': 'sampler.per_class' (8) fills whole batches of 8 images" in sentence
     assert "mine.yaml" in sentence
 
 

@@ -6,7 +6,7 @@ from recheck.study import facts
 from support.studies import TEXT, changed, own_study, shipped
 
 BACKBONE = "{name: efficientnet_lite0, weights: imagenet}"
-SELECTION = "selection: {role: val, metric: MAP@R, also: [P@1, RP]}"
+SELECTION = "selection:\n    role: val\n    metric: MAP@R\n    also: [P@1]"
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_released_checkpoints_are_marked():
 
 def test_the_scale_names_classes_and_training_budget(tmp_path):
     study = own_study(tmp_path)
-    assert facts.scale(study, "emoji") == "one of every 4 classes; trained for 4 epochs of 10 steps, 32 images per step"
+    assert facts.scale(study, "emoji") == "one of every 4 classes; trained for 2 epochs of 3 steps, 8 images per step"
     first = changed(tmp_path, ("every: 4", "first: 40"), ("evaluate_every: 1}", "evaluate_every: 1, patience: 3}"))
-    assert facts.scale(first, "emoji").startswith("the first 40 classes; trained for up to 4 epochs of 10 steps")
+    assert facts.scale(first, "emoji").startswith("the first 40 classes; trained for up to 2 epochs of 3 steps")
     assert facts.scale(shipped("unbiased"), "cub200") == (
         "trained for 12 to 60 epochs, 32 to 180 images per step, depending on the row"
     )

@@ -30,7 +30,7 @@ def test_only_what_is_gone_from_finished_experiments(tmp_path, place):
     assert len(list(grid.deleted(study, "emoji", place, has_table=True))) == 8, "the table needs all evaluations"
     make(study, place, "emoji")
     assert list(grid.deleted(study, "emoji", place, has_table=True)) == []
-    gone = ["seed0/fold2/history.csv", "seed0/fold3/model.safetensors"]
+    gone = ["seed0/fold0/history.csv", "seed0/fold1/model.safetensors"]
     for path in gone:
         Path(place(f"<results>/mine/emoji/triplet/{path}")).unlink()
     expected = [f"<results>/mine/emoji/triplet/{path}" for path in gone]
