@@ -241,7 +241,7 @@ class Call:
         return place not in self.begun and reached > max(order.index(each) for each in beside)
 
     def printed(self) -> str:
-        self.reader.join(10)
+        self.reader.join(HANG_SECONDS if self.process.poll() == 0 else 10)  # orphans of a killed call keep it open
         return "".join(self.output)
 
     def processes(self) -> list[int]:
