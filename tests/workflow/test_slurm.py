@@ -110,12 +110,13 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
 
     for method in ("late", "killed"):
         fresh.write(f"events/{method}_waits", "")
-    # One minute is SLURM's shortest limit. All other jobs have enough time on any machine.
-    limit = "1 if attempt == 1 and wildcards.method == 'late' else 30"
-    fresh.edit("slurm/config.yaml", "runtime: 1440", f'runtime: "{limit}"')
     fresh.edit("slurm/config.yaml", SITE, "'--signal=TERM@5'")
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
-    kill_once_it_waits(fresh, process, "killed")
+    # KILL every process of the step in the middle of its second epoch, as if its node were switched off.
+    subprocess.run(["scancel", "--signal=KILL", id_once_it_waits(fresh, process, "killed")], check=True)
+    # One minute is SLURM's shortest limit. It counts from the start of the job, which may be longer ago.
+    late = id_once_it_waits(fresh, process, "late")
+    subprocess.run(["scontrol", "update", f"JobId={late}", "TimeLimit=1"], check=True)
     output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode != 0
 
@@ -153,13 +154,13 @@ def test_every_metric_rule_is_grouped_with_its_embeddings():
         assert profile["set-resources"][name] == {"slurm_partition": partition}
 
 
-def kill_once_it_waits(project, process, method):
-    """KILL every process of the job's step in the middle of its second epoch, as if its node were switched off."""
+def id_once_it_waits(project, process, method):
+    """SLURM's number of the job that trains a method, when its loss waits."""
     while not project.path(f"events/{method}_waited").exists():
         assert process.poll() is None, f"Snakemake ended before '{method}' trained:\n{process.communicate()[0]}"
         time.sleep(0.2)
     (running,) = [job for job in submitted() if f"_{method}_" in job["comment"] and job["state"] == "RUNNING"]
-    subprocess.run(["scancel", "--signal=KILL", running["id"]], check=True)
+    return running["id"]
 
 
 def history(project, run):
