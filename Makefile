@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Without bytecode files every job would compile all of its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test check lint format lock fidelity bench torture
+.PHONY: help setup quickstart test check lint format lock fidelity gpu bench torture
 
 help:        ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -38,6 +38,9 @@ format: setup ## format the code and fix what the linter can fix
 
 fidelity: setup ## collect from the tests what is compared with the originals, write docs/fidelity.md
 	PYTHONPATH=tests:workflow/scripts python -m support.fidelity
+
+gpu: setup ## count what every row does on a pretended GPU, write tests/golden/gpu_counts.csv
+	PYTHONPATH=tests:workflow/scripts python -m support.gpu_counts
 
 bench: setup  ## measure performance, write docs/performance.md (tens of minutes, idle machine); QUICK=1: shortened, only printed
 	python benchmarks/report.py $(if $(QUICK),--quick)

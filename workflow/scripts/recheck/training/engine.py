@@ -500,7 +500,7 @@ class Run:
         self.best = state["best"]
         for name, module in self._stateful.items():
             module.load_state_dict(state["parts"][name])
-            restore_hidden_tensors(module, state["hidden"][name])
+            restore_hidden_tensors(module, state["hidden"][name], self.device)
         self.scaler.load_state_dict(state["scaler"])
         for name, optimiser in self.optimisers.items():
             optimiser.load_state_dict(state["optimisers"][name])
@@ -535,12 +535,13 @@ def hidden_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     }
 
 
-def restore_hidden_tensors(module: torch.nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+def restore_hidden_tensors(module: torch.nn.Module, tensors: dict[str, torch.Tensor], device: torch.device) -> None:
+    """Set the attributes; a tensor that the new module does not have yet goes to the run's device."""
     submodules = dict(module.named_modules())
     for key, value in tensors.items():
         prefix, name = key.rsplit(":", 1)
-        old = getattr(submodules[prefix], name, value)
-        setattr(submodules[prefix], name, value.to(old.device))
+        old = getattr(submodules[prefix], name, None)
+        setattr(submodules[prefix], name, value.to(device if old is None else old.device))
 
 
 def _copy(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

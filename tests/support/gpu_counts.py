@@ -1,0 +1,189 @@
+"""Every row of every study on the pretended GPU, and the table of what one training step does there.
+
+``make gpu`` writes the table, tests/golden/gpu_counts.csv. A test fails if a row needs more than its line says.
+"""
+
+import csv
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from recheck.data.fold import FoldData
+from recheck.data.folder import parse_folder
+from recheck.data.packed import PackedImages, pack
+from recheck.training.checkpoint import StateFile
+from recheck.training.engine import Run
+from recheck.training.interrupt import Interrupted
+from support.pretended_gpu import Counts, PretendedGPU
+from support.project import ROOT
+from support.runs import StopAfter
+from support.studies import FILES, shipped
+
+TABLE = ROOT / "tests" / "golden" / "gpu_counts.csv"
+COLUMNS = ("row", "loss", "miner", "syncs", "launches")
+SMALL = {"name": "support.small_net:SmallNet", "weights": "none"}
+CROP = [{"center_crop": {"size": 12}}]
+SHORT = {"steps_per_epoch": 2, "evaluate_every": 1, "patience": None}
+CLASSES, PER_CLASS = 90, 6
+SMALLEST = 32
+"""Images in the smallest batch that is counted, if a row of that kind has larger ones."""
+ALLOWED = {"FastAPLoss": {"cumsum"}, "SoftBinAPLoss": {"cumsum"}}
+"""Operations without a deterministic kernel on a GPU that a loss may use; docs/determinism.md says why."""
+
+
+def family_of(study: str) -> str:
+    return study.split("_")[0]
+
+
+FAMILIES = sorted({family_of(study) for study in FILES.studies})
+
+
+def noise(folder: Path) -> FoldData:
+    """Images of noise with as many classes as the largest batch needs; the first ten classes are for evaluation."""
+    generator = np.random.RandomState(0)
+    for number in range(CLASSES):
+        (folder / "images" / f"{number:03}").mkdir(parents=True)
+        for image in range(PER_CLASS):
+            pixels = generator.randint(0, 256, (12, 12, 3), np.uint8)
+            Image.fromarray(pixels).save(folder / "images" / f"{number:03}" / f"{image}.bmp")
+    index = parse_folder({"name": "noise"}, folder, folder / "images")
+    pack(index, folder / "images", None, folder / "packed", index_sha256="0")
+    labels = index["label"].to_numpy()
+    evaluated = np.flatnonzero(labels < 10)
+    roles = {"train": np.flatnonzero(labels >= 10), **dict.fromkeys(("val", "test"), evaluated)}
+    return FoldData(PackedImages(folder / "packed"), labels, roles, np.where(labels % 2, "odd", "even"))
+
+
+def kinds(family: str) -> dict[str, dict[str, Any]]:
+    """Settings of a family's rows that differ in more than numbers, by "study/dataset/row" of their first one.
+
+    Rows are alike if they have the same parts with the same arguments, apart from numbers and from the start of
+    weights. Samplers, transforms and schedules of learning rates are the host's work, and all backbones are replaced.
+    """
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, settings in trained_rows(family):
+        model = {key: value for key, value in settings["model"].items() if key != "backbone"}
+        parts = {
+            **{key: settings.get(key) for key in ("loss", "miner", "forward", "optimisers", "relabel")},
+            **{key: settings["schedule"].get(key) for key in ("warm_up", "train_affine_after_warm_up")},
+            "precision": settings.get("precision"),
+            "model": model,
+            "frozen": bool(settings["model"]["backbone"].get("frozen")),
+        }
+        key = json.dumps(_without_numbers(parts), sort_keys=True)
+        first, chosen = found.get(key, (name, settings))
+        found[key] = first, min(chosen, settings, key=_size)
+    return dict(found.values())
+
+
+def trained_rows(family: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in [name for name in FILES.studies if family_of(name) == family]:
+        study = shipped(name)
+        for dataset in study.datasets:
+            for row in study.rows:
+                run = study.run(dataset, row)
+                if run.trained:
+                    yield f"{name}/{dataset}/{row}", run.training
+
+
+def _size(settings: dict[str, Any]) -> tuple[bool, int]:
+    batch = settings["sampler"]["batch"]
+    return (False, batch) if batch >= SMALLEST else (True, -batch)
+
+
+def _without_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_numbers(item) for key, item in value.items() if key not in ("init", "lr_schedule")}
+    if isinstance(value, (list, tuple)):
+        return [_without_numbers(item) for item in value]
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def shortened(settings: dict[str, Any]) -> dict[str, Any]:
+    """The row with a small network, small images, few steps and less evaluation.
+
+    Loss, miner, forward pass, head, projector, batches, precision and optimisers are the row's.
+    """
+    backbone = {key: value for key, value in settings["model"]["backbone"].items() if key in ("frozen", "input_scale")}
+    sampler = dict(settings["sampler"])
+    for key, most in (("length", 8 * sampler["batch"]), ("batches", 8), ("cap", 8)):
+        if key in sampler:
+            sampler[key] = min(sampler[key], most)
+    schedule = {**settings["schedule"], **SHORT, "epochs": 1}
+    if schedule.get("warm_up"):
+        schedule |= {"epochs": 2, "warm_up": {**schedule["warm_up"], "epochs": 1}}
+    watched = {role: names for role, names in settings["selection"].get("watch", {}).items() if role != "train"}
+    return {
+        **settings,
+        "selection": {**settings["selection"], "watch": watched},
+        "model": {**settings["model"], "backbone": {**SMALL, **backbone}},
+        "transforms": {"train": CROP, "eval": CROP},
+        "sampler": sampler,
+        "schedule": schedule,
+    }
+
+
+def make_run(settings: dict[str, Any], data: FoldData, folder: Path, **more: Any) -> Run:
+    return Run(settings, data, 0, 0, torch.device("cuda"), StateFile(folder, "f"), folder / "events", **more)
+
+
+def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> tuple[Counts, Counts]:
+    """Train, stop, resume and finish a run on the pretended GPU; the counts of all of it, and of one more step."""
+    with gpu.counting() as all_counts:
+        try:
+            make_run(settings, data, folder, stop=StopAfter(1)).train()
+            raise AssertionError("The run did not stop.")
+        except Interrupted:
+            run = make_run(settings, data, folder)
+            run.train()
+    with gpu.counting() as step:
+        run.take_step()
+    return all_counts, step
+
+
+def line(name: str, settings: dict[str, Any], step: Counts) -> dict[str, str]:
+    miner = settings.get("miner") or {}
+    values = (name, _class(settings["loss"]), miner.get("class", ""), step.syncs.total(), step.launches)
+    return dict(zip(COLUMNS, map(str, values), strict=True))
+
+
+def classes_in(spec: Any) -> set[str]:
+    """All classes that a part and the parts inside it name."""
+    if isinstance(spec, dict):
+        spec = [spec.get("class", ""), *spec.values()]
+    return set().union(*map(classes_in, spec)) if isinstance(spec, list) else {spec} if isinstance(spec, str) else set()
+
+
+def _class(loss: dict[str, Any]) -> str:
+    """Class of a loss, with the class of the loss inside it."""
+    inner = loss.get("loss")
+    return f"{loss['class']}({_class(inner)})" if isinstance(inner, dict) else loss["class"]
+
+
+def read_table() -> dict[str, dict[str, str]]:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return {row["row"]: row for row in csv.DictReader(file)}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, PretendedGPU() as gpu:
+        data = noise(Path(folder))
+        lines = [
+            line(name, settings, counted(shortened(settings), data, Path(folder, name), gpu)[1])
+            for family in FAMILIES
+            for name, settings in kinds(family).items()
+        ]
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Every row of every study trains, stops, resumes and is evaluated on a pretended GPU (support.pretended_gpu).
+
+Nothing may mix devices, need an operation without a deterministic kernel that is not listed, or make the host wait for
+the GPU more often than tests/golden/gpu_counts.csv says. ``make gpu`` writes that table.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from recheck.training.interrupt import Interrupted
+from support.gpu_counts import (
+    ALLOWED,
+    FAMILIES,
+    TABLE,
+    classes_in,
+    counted,
+    family_of,
+    kinds,
+    line,
+    make_run,
+    noise,
+    read_table,
+    shortened,
+)
+from support.pretended_gpu import PretendedGPU
+from support.runs import CONFIGURATION, StopAfter
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return noise(tmp_path_factory.mktemp("noise"))
+
+
+@pytest.fixture
+def gpu():
+    with PretendedGPU() as gpu:
+        yield gpu
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_run_on_a_gpu_and_wait_no_more_often_than_the_table_says(family, gpu, data, tmp_path):
+    table, found, problems = read_table(), set(), []
+    for name, settings in kinds(family).items():
+        found.add(name)
+        run, step = counted(shortened(settings), data, tmp_path / name, gpu)
+        allowed = set().union(*(ALLOWED.get(loss, set()) for loss in classes_in(settings["loss"])))
+        unordered = {place for place in run.not_deterministic if place.split()[0] not in allowed}
+        if unordered:
+            problems.append(f"{name} uses operations without a deterministic kernel on a GPU: {sorted(unordered)}")
+        now, most = line(name, settings, step), table.get(name)
+        for column in ("syncs", "launches") if most else ():
+            if int(now[column]) > int(most[column]):
+                places = "".join(f"\n  {count} × {place}" for place, count in step.syncs.most_common())
+                problems.append(f"{name}: {column} {now[column]}, at most {most[column]} in {TABLE.name}.{places}")
+    assert not problems, "\n".join(problems)
+    listed = {name for name in table if family_of(name.split("/")[0]) == family}
+    assert found == listed, f"{TABLE.name} has other rows of '{family}': run `make gpu`."
+
+
+class Remembering(nn.Module):
+    """A loss that keeps the mean embedding of the last batch as a plain attribute."""
+
+    def forward(self, embeddings, labels):
+        last = getattr(self, "last", torch.zeros_like(embeddings[0]))
+        self.last = embeddings.detach().mean(0)
+        return (embeddings - last).square().sum()
+
+
+def test_tensors_that_a_new_loss_lacks_come_back_on_the_gpu(gpu, data, tmp_path):
+    settings = shortened({**CONFIGURATION, "loss": {"class": f"{__name__}:Remembering"}, "lr_schedule": None})
+    with pytest.raises(Interrupted):
+        make_run(settings, data, tmp_path, stop=StopAfter(1)).train()
+    run = make_run(settings, data, tmp_path)
+    run.train()
+    assert run.loss.last.is_cuda
