@@ -28,8 +28,8 @@ from support.studies import FILES, shipped
 TABLE = ROOT / "tests" / "golden" / "gpu_counts.csv"
 COLUMNS = ("row", "loss", "miner", "syncs", "launches")
 SMALL = {"name": "support.small_net:SmallNet", "weights": "none"}
-CROP = [{"center_crop": {"size": 12}}]
 SHORT = {"steps_per_epoch": 2, "evaluate_every": 1, "patience": None}
+SIZE = 12
 CLASSES, PER_CLASS = 90, 6
 SMALLEST = 32
 """Images in the smallest batch that is counted, if a row of that kind has larger ones."""
@@ -44,13 +44,13 @@ def family_of(study: str) -> str:
 FAMILIES = sorted({family_of(study) for study in FILES.studies})
 
 
-def noise(folder: Path) -> FoldData:
+def noise(folder: Path, size: int = SIZE) -> FoldData:
     """Images of noise with as many classes as the largest batch needs; the first ten classes are for evaluation."""
     generator = np.random.RandomState(0)
     for number in range(CLASSES):
         (folder / "images" / f"{number:03}").mkdir(parents=True)
         for image in range(PER_CLASS):
-            pixels = generator.randint(0, 256, (12, 12, 3), np.uint8)
+            pixels = generator.randint(0, 256, (size, size, 3), np.uint8)
             Image.fromarray(pixels).save(folder / "images" / f"{number:03}" / f"{image}.bmp")
     index = parse_folder({"name": "noise"}, folder, folder / "images")
     pack(index, folder / "images", None, folder / "packed", index_sha256="0")
@@ -105,7 +105,7 @@ def _without_numbers(value: Any) -> Any:
     return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
-def shortened(settings: dict[str, Any]) -> dict[str, Any]:
+def shortened(settings: dict[str, Any], size: int = SIZE, network: dict[str, Any] = SMALL) -> dict[str, Any]:
     """The row with a small network, small images, few steps and less evaluation.
 
     Loss, miner, forward pass, head, projector, batches, precision and optimisers are the row's.
@@ -122,8 +122,8 @@ def shortened(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         **settings,
         "selection": {**settings["selection"], "watch": watched},
-        "model": {**settings["model"], "backbone": {**SMALL, **backbone}},
-        "transforms": {"train": CROP, "eval": CROP},
+        "model": {**settings["model"], "backbone": {**network, **backbone}},
+        "transforms": {phase: [{"center_crop": {"size": size}}] for phase in ("train", "eval")},
         "sampler": sampler,
         "schedule": schedule,
     }

@@ -140,6 +140,9 @@ class OnGPU(torch.Tensor):
     def get_device(self) -> int:
         return 0
 
+    def data_ptr(self) -> int:
+        return self.on_host.data_ptr()
+
     def __repr__(self) -> str:
         return f"OnGPU({self.on_host})"
 

@@ -59,7 +59,8 @@ class Watch:
     def gradients(self) -> None:
         """Look at the gradients, after the backward pass."""
         for name in self._other_than(self.counts.with_gradient):
-            if any(weight.grad is not None and weight.grad.any() for weight in self.weights[name]):
+            found = [weight.grad.any() for weight in self.weights[name] if weight.grad is not None]
+            if found and torch.stack(found).any():  # the host waits for the device once, not once per weight
                 self.counts.with_gradient.append(name)
 
     def epoch(self) -> None:

@@ -1,0 +1,107 @@
+"""What a training step of every row does on a GPU, counted on a pretended one.
+
+Network, batch, loss, miner and optimisers are the row's. Images have 32 pixels, weights are random, and batch norm is
+trained, because a frozen one passes almost no gradient through random weights. This hardly changes how often the host
+waits for the GPU, and how many kernels are launched.
+"""
+
+import copy
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from timing import main
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow" / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from recheck.data import transforms
+from recheck.data.fold import FoldData
+from recheck.training.checkpoint import StateFile
+from recheck.training.engine import Run
+from recheck.training.interrupt import Interrupted
+from support.gpu_counts import noise, shortened
+from support.pretended_gpu import PretendedGPU
+from support.runs import StopAfter
+from support.studies import shipped
+
+STUDIES = ("quickstart", "calibration", "mlrc", "unbiased", "unbiased_resnet50", "contextual_224", "contextual_256")
+SIZE = 32
+MB = 1e6
+
+
+class _Measured(StateFile):
+    """Measures the bytes of a state instead of writing them."""
+
+    size = 0
+
+    def save(self, state: dict[str, Any]) -> None:
+        torch.save(state, self)
+
+    def write(self, data: bytes) -> int:
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+
+def trained_rows(study_name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Settings of the rows on the study's first dataset."""
+    study = shipped(study_name)
+    runs = {row: study.run(study.datasets[0], row) for row in study.rows}
+    return [(row, run.training) for row, run in runs.items() if run.trained]
+
+
+def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> str:
+    """A line of the table."""
+    settings = copy.deepcopy(settings)
+    settings["schedule"]["warm_up"] = None
+    settings["model"]["batch_norm"] = "trained"
+    backbone = {**settings["model"]["backbone"], "weights": "none"}
+    backbone.pop("sha256", None)
+    state = _Measured(folder, "f")
+    run = Run(shortened(settings, SIZE, backbone), data, 0, 0, torch.device("cuda"), state, folder, stop=StopAfter(1))
+    try:
+        run.train()
+    except Interrupted:
+        with gpu.counting() as step:
+            run.take_step()
+    batch = settings["sampler"]["batch"]
+    image = transforms.build(settings["transforms"]["train"])(np.zeros((256, 256, 3), np.uint8), torch.Generator())
+    sent = step.bytes_to_device + batch * (image.numel() - 3 * SIZE**2)
+    counts = f"{step.syncs.total()} | {step.launches:,} | {sent / MB:.1f} | {state.size / MB:.0f}"
+    return f"| {study} | {row} | {batch} | {counts} |"
+
+
+def section(quick: bool) -> str:
+    torch.set_num_threads(1)
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, PretendedGPU() as gpu:
+        data = noise(Path(folder), SIZE)
+        for study in STUDIES[:1] if quick else STUDIES:
+            for row, settings in trained_rows(study):
+                lines.append(line(study, row, settings, data, Path(folder, study, row), gpu))
+    classes = len(np.unique(data.labels[data.roles["train"]]))
+    return f"""## GPU
+
+What one training step of each row does on the first dataset of its study. These are counts on a pretended GPU
+(`tests/support/pretended_gpu.py`); nothing was measured on a real one.
+
+- *Waits*: the host waits for the GPU, because it needs a value or a size. One wait, for the loss, is the least.
+- *Launches*: operations that launch at least one kernel, in all of the step: copies, both passes, loss and optimisers.
+- *MB to the GPU*: images, labels and constants.
+- *MB per state*: what a saved state writes to the disk, with {classes} training classes.
+
+| study | row | batch | waits | launches | MB to the GPU | MB per state |
+|---|---|---:|---:|---:|---:|---:|
+{chr(10).join(lines)}
+
+`tests/golden/gpu_counts.csv` has waits and launches with a small network, and a test fails if a row needs more.
+"""
+
+
+if __name__ == "__main__":
+    main(section, __doc__)
