@@ -109,7 +109,7 @@ def loop_facility_location(embeddings: torch.Tensor, labels: torch.Tensor) -> to
             break
     slots = assigned(medoids)
     energy = -matrix[torch.tensor(medoids)[slots], torch.arange(len(matrix))].sum()
-    return torch.relu(energy + 1 - nmi(slots) - true_energy(matrix, labels))
+    return torch.relu(energy + 1 - nmi(slots) - true_energy(matrix, labels, kinds))
 
 
 class LoopContextual(nn.Module):

@@ -14,6 +14,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from torch.nn.functional import cross_entropy, normalize
 
 from recheck.errors import UserError
+from recheck.methods.geometry import distances
 from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.losses.unbiased.facility_location import FacilityLocationLoss
 
@@ -333,6 +334,17 @@ def test_without_triplets_the_loss_is_zero(name):
         value, gradient = assert_finite(made(name), points(8), labels)
         assert value == 0
         assert (gradient == 0).all()
+
+
+def test_facility_location_of_many_rounds():
+    """Classes of several sizes, equal points, and a sweep that changes several medoids."""
+    loss = made("FacilityLocationLoss", gamma=5.0)
+    labels = torch.tensor([8, 3, 3, 5, 8, 1, 1, 5, 3, 8, 8, 6, 1, 3, 5, 8, 3, 6, 0, 8, 5, 1, 3, 8])
+    x = points(24, seed=12)
+    x[7] = x[2]
+    facilities = loss.search(distances(x, x), labels)
+    assert (facilities.greedy != facilities.medoids).sum() > 1
+    assert loss(x, labels).item() == pytest.approx(slow_facility(loss, x.tolist(), labels.tolist()), rel=1e-9)
 
 
 def test_facility_location_without_a_choice():

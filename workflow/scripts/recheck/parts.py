@@ -65,10 +65,10 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
     },
     "miner": {
         "recheck.methods.miners.distance_weighted": ("DistanceWeightedSampler",),
+        "recheck.methods.miners.distance_weighted_miner": ("DistanceWeightedMiner",),
         "pytorch_metric_learning.miners": _words(
-            "AngularMiner BatchEasyHardMiner BatchHardMiner DistanceWeightedMiner "
-            "EmbeddingsAlreadyPackagedAsTriplets HDCMiner MultiSimilarityMiner PairMarginMiner "
-            "TripletMarginMiner UniformHistogramMiner"
+            "AngularMiner BatchEasyHardMiner BatchHardMiner EmbeddingsAlreadyPackagedAsTriplets HDCMiner "
+            "MultiSimilarityMiner PairMarginMiner TripletMarginMiner UniformHistogramMiner"
         ),
     },
     "distance": {

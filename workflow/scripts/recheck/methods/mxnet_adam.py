@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from recheck.errors import UserError
-from recheck.methods.each_parameter import EachParameter
+from recheck.methods.foreach import Foreach
 
 
-class MXNetAdam(EachParameter):
+class MXNetAdam(Foreach):
     """Adam with weight decay and clipping applied to the gradient, and eps added to the uncorrected root:
 
         g = clip(gradient + weight_decay · w, ±clip)         elementwise; ``clip: null`` does not clip
@@ -41,18 +41,30 @@ class MXNetAdam(EachParameter):
         defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "clip": clip}
         super().__init__(params, defaults)
 
-    def update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        if not state:
-            state["step"] = 0
-            state["mean"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-            state["square"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-        state["step"] += 1
+    def update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Parameters that have taken the same number of steps share a rate, and so a call."""
+        by_step: dict[int, list[torch.Tensor]] = {}
+        for parameter in parameters:
+            state = self.state[parameter]
+            state["step"] = state.get("step", 0) + 1
+            by_step.setdefault(state["step"], []).append(parameter)
+        for step, members in by_step.items():
+            self._update(members, step, group)
+
+    def _update(self, parameters: list[torch.Tensor], step: int, group: dict[str, Any]) -> None:
         first, second = group["betas"]
-        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+        means, squares = self.moments(parameters, "mean", "square")
+        gradients = [parameter.grad for parameter in parameters]
+        gradients = torch._foreach_add(gradients, parameters, alpha=group["weight_decay"])
         if group["clip"] is not None:
-            gradient.clamp_(-group["clip"], group["clip"])
-        state["mean"].mul_(first).add_(gradient, alpha=1 - first)
-        state["square"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        rate = group["lr"] * (1 - second ** state["step"]) ** 0.5 / (1 - first ** state["step"])
-        parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-rate)
+            torch._foreach_clamp_min_(gradients, -group["clip"])
+            torch._foreach_clamp_max_(gradients, group["clip"])
+        torch._foreach_mul_(means, first)
+        torch._foreach_add_(means, gradients, alpha=1 - first)
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, gradients, gradients, value=1 - second)
+        del gradients  # its memory serves for the roots
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_add_(roots, group["eps"])
+        rate = group["lr"] * (1 - second**step) ** 0.5 / (1 - first**step)
+        torch._foreach_addcdiv_(parameters, means, roots, value=-rate)

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from recheck.errors import UserError
-from recheck.methods.each_parameter import EachParameter
+from recheck.methods.foreach import Foreach
 
 
-class MXNetSGD(EachParameter):
+class MXNetSGD(Foreach):
     """SGD whose momentum contains the learning rate:
 
         v ← momentum · v − lr · (gradient + weight_decay · w),    w ← w + v.
@@ -26,10 +26,10 @@ class MXNetSGD(EachParameter):
             )
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
-    def update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        if not state:
-            state["velocity"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
-        state["velocity"].mul_(group["momentum"]).sub_(gradient, alpha=group["lr"])
-        parameter.add_(state["velocity"])
+    def update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
+        (velocities,) = self.moments(parameters, "velocity")
+        gradients = [parameter.grad for parameter in parameters]
+        gradients = torch._foreach_add(gradients, parameters, alpha=group["weight_decay"])
+        torch._foreach_mul_(velocities, group["momentum"])
+        torch._foreach_sub_(velocities, gradients, alpha=group["lr"])
+        torch._foreach_add_(parameters, velocities)

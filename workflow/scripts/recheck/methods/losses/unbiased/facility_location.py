@@ -42,19 +42,20 @@ class FacilityLocationLoss(nn.Module):
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         matrix = distances(embeddings, embeddings)
         facilities = self.search(matrix.detach(), labels)
-        predicted, true = energy(matrix, facilities), true_energy(matrix, labels)
+        predicted, true = energy(matrix, facilities), true_energy(matrix, labels, len(facilities.medoids))
         return torch.relu(predicted + self.gamma * (1 - facilities.nmi) - true)
 
     def search(self, matrix: torch.Tensor, labels: torch.Tensor) -> Facilities:
-        """Search for the clustering with the largest F + gamma (1 − NMI), on distances without gradients."""
+        """Search for the clustering with the largest F + gamma (1 − NMI), on distances without gradients.
+
+        On a GPU the host waits once for the number of classes and once per round of a sweep, never per class.
+        """
         names, classes = labels.unique(return_inverse=True)
         agreement = Agreement(classes, len(names), matrix.dtype)
         greedy = self._greedy(matrix, agreement, len(names))
         medoids = greedy.clone()
         for _ in range(self.sweeps):
-            before = medoids.clone()
-            self._sweep(matrix, agreement, medoids)
-            if torch.equal(medoids, before):  # later sweeps would not change them either
+            if not self._sweep(matrix, agreement, medoids):  # later sweeps would not change them either
                 break
         assignment = assign(matrix, medoids[None])
         return Facilities(greedy, medoids, assignment[0], agreement(assignment)[0])
@@ -77,28 +78,32 @@ class FacilityLocationLoss(nn.Module):
             nearest, slots = torch.minimum(nearest, matrix[best]), moved[best]
         return medoids
 
-    def _sweep(self, matrix: torch.Tensor, agreement: "Agreement", medoids: torch.Tensor) -> None:
+    def _sweep(self, matrix: torch.Tensor, agreement: "Agreement", medoids: torch.Tensor) -> bool:
         """Give each slot in turn the best medoid among the rows it had at the start of the sweep.
 
-        Later slots see the changes of earlier ones. The candidates of all slots are tried at once; the result is valid
-        up to the first slot that changes, and only the slots after it are tried again.
+        Returns whether any medoid changed. Later slots see the changes of earlier ones: a round tries the candidates of
+        all slots at once, its result is valid up to the first slot that changes, and the next round tries only the
+        slots after it.
         """
         assignment = assign(matrix, medoids[None])[0]
-        members = [(assignment == slot).nonzero().flatten() for slot in range(len(medoids))]
-        members = {slot: rows for slot, rows in enumerate(members) if len(rows) > 1}  # a single row stays the medoid
-        energies = {slot: -matrix[rows][:, rows].sum(dim=1) for slot, rows in members.items()}
-        while members:
-            rows, lengths = torch.cat(list(members.values())), [len(rows) for rows in members.values()]
-            candidates = medoids.repeat(len(rows), 1)
-            candidates[torch.arange(len(rows)), assignment[rows]] = rows
-            augmented = self.gamma * (1 - agreement(assign(matrix, candidates)))
-            score = torch.cat([energies[slot] for slot in members]) + augmented
-            best = torch.stack([scores.argmax() for scores in score.split(lengths)]).tolist()
-            better = {slot: rows[choice] for (slot, rows), choice in zip(members.items(), best, strict=True)}
-            changed = next((slot for slot, row in better.items() if row != medoids[slot]), len(medoids))
+        slots = torch.arange(len(medoids), device=matrix.device)
+        energies = -(matrix * same_class(assignment)).sum(dim=1)
+        rows = assignment.argsort(stable=True)  # slot by slot
+        found, changed = False, -1
+        while len(rows):
+            of_rows = assignment[rows]
+            candidates = torch.where(of_rows[:, None] == slots, rows[:, None], medoids)
+            score = energies[rows] + self.gamma * (1 - agreement(assign(matrix, candidates)))
+            # The first of a slot's rows wins ties. Slots whose turn is over have no rows here and keep their medoid.
+            best = torch.where(of_rows == slots[:, None], score, -torch.inf).argmax(dim=1)
+            better = torch.where(slots > changed, rows[best], medoids)
+            first = torch.where(better != medoids, slots, len(medoids)).min()
+            changed, tried = torch.stack((first, (of_rows <= first).sum())).tolist()
             if changed < len(medoids):
                 medoids[changed] = better[changed]
-            members = {slot: rows for slot, rows in members.items() if slot > changed}
+                found = True
+            rows = rows[tried:]
+        return found
 
 
 def assign(matrix: torch.Tensor, medoids: torch.Tensor) -> torch.Tensor:
@@ -133,9 +138,8 @@ class Agreement:
 
     def _shares(self, groups: torch.Tensor, kinds: int) -> torch.Tensor:
         """Group numbers (sets, rows) → for each row, the share of its set's rows that are in the same group."""
-        sets = groups.shape[0]
-        apart = groups + torch.arange(0, kinds * sets, kinds, device=groups.device)[:, None]
-        return apart.flatten().bincount(minlength=kinds * sets)[apart].to(self.dtype) / self.rows
+        sizes = groups.new_zeros(len(groups), kinds).scatter_add_(1, groups, torch.ones_like(groups))
+        return sizes.gather(1, groups).to(self.dtype) / self.rows
 
 
 def energy(matrix: torch.Tensor, facilities: Facilities) -> torch.Tensor:
@@ -144,10 +148,11 @@ def energy(matrix: torch.Tensor, facilities: Facilities) -> torch.Tensor:
     return -matrix[facilities.medoids[facilities.assignment], rows].sum()
 
 
-def true_energy(matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def true_energy(matrix: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
     """G: energy of each class around its medoid, summed; if several rows tie, the first gets the gradient."""
     same = same_class(labels)
     within = (matrix * same).sum(dim=1)
     of_class = within.detach().expand_as(matrix).masked_fill(~same, torch.inf)
-    medoid_of_row = of_class.argmin(dim=1)
-    return -within[medoid_of_row.unique()].sum()
+    is_medoid = torch.zeros_like(labels).scatter(0, of_class.argmin(dim=1), 1)
+    medoids = is_medoid.argsort(descending=True, stable=True)[:classes]
+    return -within[medoids].sum()
