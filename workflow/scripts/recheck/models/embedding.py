@@ -68,7 +68,8 @@ class EmbeddingModel(nn.Module):
         if rate := spec.get("channel_dropout", 0):
             first = _first_convolution(self.backbone, spec["backbone"]["name"])
             first.register_forward_hook(functools.partial(_drop_channels, rate))
-        self.to(memory_format=torch.channels_last)
+        self.memory_format = torch.channels_last if spec.get("channels_last", True) else torch.contiguous_format
+        self.to(memory_format=self.memory_format)
 
     def train(self, mode: bool = True) -> "EmbeddingModel":
         """Set training mode; frozen modules stay in evaluation mode.
@@ -98,7 +99,7 @@ class EmbeddingModel(nn.Module):
         pixels = ordered.to(self.mean.dtype)
         if self.input_scale != 1:
             pixels = pixels * self.input_scale
-        normalised = ((pixels - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+        normalised = ((pixels - self.mean) / self.std).contiguous(memory_format=self.memory_format)
         with user_code("backbone", self.backbone, images=normalised):
             features = self.backbone(normalised)
         if not isinstance(features, torch.Tensor) or features.shape != (len(images), self.features):

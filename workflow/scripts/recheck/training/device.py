@@ -8,9 +8,10 @@ import torch
 
 from recheck.errors import UserError
 from recheck.training.gpus import driver_version, hide_gpus, take_gpu, visible_gpus
+from recheck.training.tf32 import TF32
 from recheck.training.usable import NO_GPU, NOT_GIVEN, Facts, problem
 
-PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None}
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None, "tf32": None}
 
 
 def reserve_device(name: str, job: str, resources: Mapping[str, Any] | None = None) -> torch.device:
@@ -62,6 +63,8 @@ def asks_for_gpu(resources: Mapping[str, Any]) -> bool:
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
     """Context that sets the precision of the forward pass. Losses are computed outside of it, in float32."""
+    if precision == "tf32":
+        return TF32()
     dtype = PRECISIONS[precision]
     return torch.autocast(device.type, dtype) if dtype else contextlib.nullcontext()
 

@@ -37,7 +37,9 @@ from recheck.names import watched_metrics
 from recheck.parts import build
 from recheck.progress import Progress
 from recheck.sanity import Finding
+from recheck.training import tf32
 from recheck.training.checkpoint import StateFile
+from recheck.training.compiled import compile_backbone
 from recheck.training.device import PRECISIONS, autocast, parameters_of
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
@@ -126,6 +128,7 @@ class Run:
         labels = data.labels[self.train_indices]
         self.train_labels, self.num_classes = training_labels(configuration.get("relabel"), labels, seed, fold)
 
+        tf32.warn_if_unavailable(device, self.precision)
         seed_everything(derive(seed, fold, "start"))
         with parameters_of(self.precision):
             self.model = EmbeddingModel(configuration["model"], num_classes=self.num_classes).to(device)
@@ -161,6 +164,8 @@ class Run:
             "loss": self.loss,
         }
         modules = {name: module for name, module in modules.items() if module is not None}
+        if configuration.get("compile"):
+            compile_backbone(self.model.backbone, self.device)
         self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
         if self.warm_up["epochs"] and self.schedule.get("train_affine_after_warm_up"):
             self.model.train_affine()
@@ -296,7 +301,8 @@ class Run:
         for name, optimiser in self.optimisers.items():
             if name not in self.keeping_gradients:
                 optimiser.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()
+        with tf32.backward_pass(self.precision):
+            self.scaler.scale(loss).backward()
         self.watch.gradients()
         stepping = [own for name, own in self.optimisers.items() if name != "backbone" or not self._warm]
         # one decision for all: an overflow anywhere skips the whole step
