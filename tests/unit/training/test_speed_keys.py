@@ -10,7 +10,7 @@ import torch
 from recheck.data.fold import FoldData
 from recheck.errors import UserError
 from recheck.models.embedding import EmbeddingModel, load_model, save_model
-from recheck.training.compiled import compile_backbone
+from recheck.training.compiled import compiled
 from recheck.training.device import autocast
 from support.runs import CONFIGURATION, CPU, make_run, packed_glyphs, with_
 
@@ -97,6 +97,7 @@ def test_channels_first_equals_channels_last_to_rounding(tmp_path):
         torch.testing.assert_close(made[False][1][name], gradient, rtol=1e-3, atol=1e-4 * float(gradient.abs().max()))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
 def test_compiled_steps(data, tmp_path, monkeypatch):
     """Compiled steps equal the usual ones to rounding; a resumed run has the same bits; names do not change."""
@@ -105,7 +106,7 @@ def test_compiled_steps(data, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     missing = torch._inductor.config.patch({"cpp.cxx": (None, str(tmp_path / "no_compiler"))})
     with missing, pytest.raises(UserError, match=r"'compile: true' needs a working C\+\+ compiler.*install g\+\+"):
-        compile_backbone(torch.nn.Linear(2, 2), CPU)
+        compiled(torch.nn.Linear(2, 2), CPU)
     torch._dynamo.reset()
 
     usual = make_run(data, tmp_path / "usual", with_(model=MODEL))

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class EmbeddingModel(nn.Module):
         if spec.get("pooling"):
             replace_pooling(backbone, spec["pooling"], spec["backbone"]["name"])
         self.backbone, self.features = backbone.network, backbone.features
+        self.run_backbone: Callable[[torch.Tensor], torch.Tensor] | None = None  # a faster way to compute its output
         self.backbone_name = spec["backbone"]["name"]
         known = {} if num_classes is None else {"num_classes": num_classes}
         self.head = heads.build_head(spec["head"], backbone.features, **known)
@@ -101,7 +102,7 @@ class EmbeddingModel(nn.Module):
             pixels = pixels * self.input_scale
         normalised = ((pixels - self.mean) / self.std).contiguous(memory_format=self.memory_format)
         with user_code("backbone", self.backbone, images=normalised):
-            features = self.backbone(normalised)
+            features = (self.run_backbone or self.backbone)(normalised)
         if not isinstance(features, torch.Tensor) or features.shape != (len(images), self.features):
             expected = f"features of shape ({len(images)}, {self.features}), as its 'num_features' says"
             raise wrong_result("backbone", self.backbone, features, expected, self.backbone_name)

@@ -1,14 +1,15 @@
-"""``compile: true``: PyTorch's compiler for the backbone."""
+"""``compile: true``: PyTorch's compiler for the network."""
 
 import os
+from collections.abc import Callable
 
 import torch
 
 from recheck.errors import UserError
 
 
-def compile_backbone(backbone: torch.nn.Module, device: torch.device) -> None:
-    """Compile a backbone in place when it is first called; the names of its weights do not change.
+def compiled(network: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> Callable:
+    """A function that computes the same as the network; it is compiled when it is first called.
 
     Every size of a batch is compiled by itself. PyTorch would otherwise compile for all sizes once it has seen two, and
     then the bits of a step would depend on what ran before it, also after a resume.
@@ -17,14 +18,18 @@ def compile_backbone(backbone: torch.nn.Module, device: torch.device) -> None:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     try:
         torch.compile(_probe, dynamic=False)(torch.ones(2, device=device))
-    except Exception as error:
-        # The compiler raises errors of many kinds. Its last line with the cause is the clearest one.
+    except Exception as error:  # the compiler raises errors of many kinds
         reason = next(line for line in (*str(error).splitlines(), type(error).__name__) if line.strip()).strip()
         raise UserError(
             f"'compile: true' needs a working C++ compiler, and PyTorch could not compile a test function "
             f"({reason.rstrip('.')[:200]}): install g++ and the headers of Python, or remove 'compile'."
         ) from error
-    backbone.compile(dynamic=False)
+
+    # A function of its own, because PyTorch does not compile the `forward` of its own modules (nn.Sequential).
+    def call(images: torch.Tensor) -> torch.Tensor:
+        return network(images)
+
+    return torch.compile(call, dynamic=False)
 
 
 def _probe(values: torch.Tensor) -> torch.Tensor:

@@ -39,7 +39,7 @@ from recheck.progress import Progress
 from recheck.sanity import Finding
 from recheck.training import tf32
 from recheck.training.checkpoint import StateFile
-from recheck.training.compiled import compile_backbone
+from recheck.training.compiled import compiled
 from recheck.training.device import PRECISIONS, autocast, parameters_of
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
@@ -165,7 +165,7 @@ class Run:
         }
         modules = {name: module for name, module in modules.items() if module is not None}
         if configuration.get("compile"):
-            compile_backbone(self.model.backbone, self.device)
+            self.model.run_backbone = compiled(self.model.backbone, self.device)
         self.warm_up = self.schedule.get("warm_up") or {"epochs": 0}
         if self.warm_up["epochs"] and self.schedule.get("train_affine_after_warm_up"):
             self.model.train_affine()
