@@ -39,6 +39,7 @@ check_request()
 
 
 if workflow.exec_mode.name == "DEFAULT":
+    retries.install((Job, GroupJob), since=time.time())
     sys.excepthook = terminal.say_stopped
     terminal.install(
         logger,

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from recheck import retries
 from recheck.data import download
 from recheck.errors import UserError
 from recheck.job import job, warn_once
@@ -65,6 +66,8 @@ def test_a_failed_job_ends_with_one_line(tmp_path, capsys, error, sentence):
     assert ended.value.code == 1
     assert sentence in said
     assert "Traceback" not in said
+    corrected_by_the_user = isinstance(error, (UserError, torch.OutOfMemoryError))
+    assert retries.failed_for_good([tmp_path / "logs" / "a.log"], since=0) is corrected_by_the_user
     assert "Traceback" in (tmp_path / "logs" / "a.log").read_text()
 
 

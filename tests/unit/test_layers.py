@@ -19,6 +19,7 @@ SHARED = {
     "parts",
     "progress",
     "resize",
+    "retries",
     "sanity",
     "seal",
     "terminal",

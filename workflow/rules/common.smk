@@ -3,15 +3,17 @@ import gc
 import os
 import re
 import sys
+import time
 from functools import cache, wraps
 from pathlib import Path
 
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 from snakemake.cli import parse_args
+from snakemake.jobs import GroupJob, Job
 from snakemake.logging import logger
 
-from recheck import failures, terminal
+from recheck import failures, retries, terminal
 from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import check_writable

@@ -14,6 +14,7 @@ from recheck.models.embedding import load_models
 from recheck.progress import Progress
 from recheck.training.device import autocast, reserve_device
 from recheck.training.loading import embed, loader_processes
+from recheck.training.memory import enough_memory
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
 
@@ -33,17 +34,18 @@ with job(snakemake):
         source.model, configuration["model"], data_hashes(source.split, source.pack), device
     ):
         for role, images in (roles if prefix else roles | also).items():
-            embeddings[f"{prefix}{role}"] = embed(
-                model,
-                data.images,
-                images,
-                transforms.build(configuration["transforms"]["eval"]),
-                configuration["sampler"]["batch"],
-                device,
-                autocast(device, configuration.get("precision", "float32")),
-                progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
-                workers=loader_processes(config, snakemake.threads),
-            )
+            with enough_memory(configuration, trains=False):
+                embeddings[f"{prefix}{role}"] = embed(
+                    model,
+                    data.images,
+                    images,
+                    transforms.build(configuration["transforms"]["eval"]),
+                    configuration["sampler"]["batch"],
+                    device,
+                    autocast(device, configuration.get("precision", "float32")),
+                    progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
+                    workers=loader_processes(config, snakemake.threads),
+                )
     write_embeddings(snakemake.output[0], embeddings)
     # The model is complete and could be loaded, so the training state is no longer needed.
     shutil.rmtree(snakemake.params.state, ignore_errors=True)

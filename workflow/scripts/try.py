@@ -6,6 +6,7 @@ from recheck.data.few import few_images
 from recheck.errors import UserError
 from recheck.job import job
 from recheck.training.device import reserve_device
+from recheck.training.memory import enough_memory
 from recheck.training.seeding import make_deterministic
 from recheck.training.tryout import try_row
 
@@ -19,7 +20,8 @@ with job(snakemake):
         data, about = few_images(row["source"])
         print(f"\n{row['name']} on {row['source']['parser']['name']}, {device}: {about}", flush=True)
         try:
-            lines = try_row(row["configuration"], data, device, row["own_metrics"]).lines()
+            with enough_memory(row["configuration"]):
+                lines = try_row(row["configuration"], data, device, row["own_metrics"]).lines()
         except UserError as error:
             failed.append(row["name"])
             lines = [f"failed       {error}"]

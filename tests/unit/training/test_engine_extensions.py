@@ -16,7 +16,7 @@ from recheck.errors import UserError
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.views import normalise
 from recheck.files import sha256
-from recheck.methods.forward import InTurns, Single
+from recheck.methods.forward import InTurns, Recomputed, Single
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.passes import draw_pass
 from recheck.models.embedding import EmbeddingModel, load_model, load_models, network_weights, save_model
@@ -426,3 +426,21 @@ def test_in_turns_computes_batch_norm_statistics_per_chunk():
     torch.testing.assert_close(InTurns(4)(model, images), Single()(model, images))
     with pytest.raises(UserError, match=r"'forward\.parts' \(3\) must divide 'sampler\.batch' \(8\)"):
         InTurns(3)(model, images)
+
+
+def test_recomputed_chunks_give_the_same_step_and_keep_less_for_the_backward_pass():
+    """The same embeddings, gradients, batch-norm statistics and dropout as ``InTurns``."""
+    images = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
+    steps, kept = [], []
+    for forward in (InTurns(4), Recomputed(4)):
+        torch.manual_seed(0)
+        model = EmbeddingModel(CONFIGURATION["model"]).train()
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.nbytes) or t, lambda t: t):
+            embeddings = forward(model, images)
+        embeddings.square().sum().backward()
+        gradients = {name: weight.grad for name, weight in model.named_parameters()}
+        steps.append([embeddings.detach(), gradients, model.state_dict(), torch.rand(1)])
+        kept.append(sum(sizes))
+    torch.testing.assert_close(*steps, rtol=0, atol=0)
+    assert kept[1] < kept[0] / 4

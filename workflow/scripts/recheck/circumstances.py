@@ -18,7 +18,7 @@ def sentence(error: BaseException) -> str | None:
     """
     text = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     name = type(error).__name__
-    if name == "OutOfMemoryError" or "CUDA out of memory" in text:
+    if out_of_gpu_memory(error):
         return (
             f"The GPU has too little memory ({text}): lower 'sampler.batch' or the size of the images, or stop other "
             f"programs that use this GPU, and {AGAIN}."
@@ -38,6 +38,12 @@ def sentence(error: BaseException) -> str | None:
     if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in NETWORK_MODULES:
         return None
     return _of_system(error, text)
+
+
+def out_of_gpu_memory(error: BaseException) -> bool:
+    """Whether the GPU ran out of memory, in PyTorch's allocator or in a library of CUDA."""
+    words = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+    return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)
 
 
 def _of_system(error: BaseException, text: str) -> str | None:

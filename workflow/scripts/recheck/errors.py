@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A problem that the user can fix. The message names the file or key, what is wrong and what to do."""
+    """A problem that the user can fix. The message names the file or key, what is wrong and what to do.
+
+    ``may_pass`` marks problems that may also pass by themselves, such as a server that is down.
+    """
+
+    may_pass = False
 
     def __init__(self, message: str):
         super().__init__(printable(message))

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from recheck import blame, circumstances
+from recheck import blame, circumstances, retries
 from recheck.errors import UserError, printable
 
 log = logging.getLogger("recheck")
-FAILED = ".failed"
 
 
 class Stopped(SystemExit):
@@ -33,8 +32,7 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
     path = Path(snakemake.log[0])
     _log_to(path)
     log.info("Started.")
-    failed = path.with_suffix(FAILED)
-    failed.unlink(missing_ok=True)
+    path.with_suffix(retries.SUFFIX).unlink(missing_ok=True)
     # A user's classes (`module:Class`) live in the working directory, beside the Snakefile.
     sys.path.append(str(Path.cwd()))
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -44,24 +42,31 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
         yield log
     except UserError as error:
         log.debug("traceback", exc_info=error)
-        _end(failed, f"{_where(snakemake.wildcards)}{error}", str(error))
+        _end(path, f"{_where(snakemake.wildcards)}{error}", str(error), not error.may_pass)
     except (KeyboardInterrupt, Stopped) as stop:
         name, code = (stop.name, stop.code) if isinstance(stop, Stopped) else ("SIGINT", 130)
         log.warning("Stopped by %s: run the same command again to resume.", name)
         sys.exit(code)
     except Exception as error:
         log.debug("traceback", exc_info=error)
-        if message := _explained(error):
-            _end(failed, f"{_where(snakemake.wildcards)}{message}", message)
+        message, for_good = _explained(error)
+        if message:
+            _end(path, f"{_where(snakemake.wildcards)}{message}", message, for_good)
         reason = f"Unexpected {type(error).__name__}: {error}"
-        _end(failed, f"{reason} (this is a bug in Recheck; the traceback is in {path})", reason)
+        _end(path, f"{reason} (this is a bug in Recheck; the traceback is in {path})", reason)
 
 
-def _explained(error: Exception) -> str:
-    """The sentence for an error of the machine, of the user's code or of a file; empty if it is a bug in Recheck."""
+def _explained(error: Exception) -> tuple[str, bool]:
+    """The sentence for an error of the machine, of the user's code or of a file, and whether a retry is useless.
+
+    The sentence is empty if the error is a bug in Recheck.
+    """
+    if message := circumstances.sentence(error):
+        return message, circumstances.out_of_gpu_memory(error)
     # The first two frames are this module and the script.
-    message = circumstances.sentence(error) or blame.explain(error, skip=2)
-    return message or (_disk_message(error) if isinstance(error, OSError) else "")
+    if message := blame.explain(error, skip=2):
+        return message, True
+    return _disk_message(error) if isinstance(error, OSError) else "", False
 
 
 def warn_once(folder: Path, message: str) -> None:
@@ -80,14 +85,13 @@ def warn_once(folder: Path, message: str) -> None:
         log.warning("%s", message)
 
 
-def _end(failed: Path, message: str, reason: str) -> NoReturn:
-    """Log the message, write the reason's first line beside the log (for `<study>_so_far`) and exit.
+def _end(path: Path, message: str, reason: str, for_good: bool = False) -> NoReturn:
+    """Log the message, write the reason beside the log (for `<study>_so_far` and retries) and exit.
 
     The next attempt of the job removes that file.
     """
     log.error("%s", message)
-    with contextlib.suppress(OSError):  # a full disk may be the reason
-        failed.write_text(reason.partition("\n")[0] + "\n", encoding="utf-8")
+    retries.record(path, reason, for_good)
     sys.exit(1)
 
 

@@ -97,7 +97,7 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         "recheck.methods.samplers.random_class_groups": ("RandomClassGroups",),
         "recheck.methods.samplers.shuffled": ("Shuffled",),
     },
-    "forward": {"recheck.methods.forward": ("InTurns", "MultiView", "Single")},
+    "forward": {"recheck.methods.forward": ("InTurns", "MultiView", "Recomputed", "Single")},
     "relabel": {"recheck.methods.relabelling": ("MetaClasses",)},
     "pooling": {
         "recheck.models.pooling": ("Average", "AveragePlusMax", "GeM", "Max"),

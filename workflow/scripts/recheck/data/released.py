@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from recheck.data.hosts import gdrive_files, github_files
 from recheck.data.patience import CHUNK, Patience, SourceFailed
-from recheck.data.sources import fetch
+from recheck.data.sources import Unavailable, fetch
 from recheck.errors import UserError
 from recheck.files import atomic, check_space, disk_errors, sha256, walk
 
@@ -131,7 +131,7 @@ def collect(
         chosen = {**choose(online, released, folds), **dropped}
     missing = [fold for fold in range(folds) if fold not in chosen]
     if missing:
-        raise UserError(_what_to_do(released, missing_files(missing, folds), [*by_hand, *online], drop, failure))
+        raise Unavailable(_what_to_do(released, missing_files(missing, folds), [*by_hand, *online], drop, failure))
     records = []
     for fold in range(folds):
         record: dict[str, Any] = {"epoch": chosen[fold].epoch}

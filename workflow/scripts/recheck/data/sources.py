@@ -37,6 +37,8 @@ CHECKSUMS = ("sha256", "md5", "git_blob")
 class Unavailable(UserError):
     """No source had the file, and the user has not dropped it."""
 
+    may_pass = True
+
 
 def fetch(
     file: dict, destination: str | Path, drop: str | Path | None = None, patience: Patience | None = None

@@ -1,10 +1,14 @@
 """Forward pass of a training step: once, in several equal chunks, or several times with dropout."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import dropout
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
 
 from recheck.errors import UserError
 from recheck.models.precision import at_least_float32
@@ -32,6 +36,35 @@ class InTurns:
         if len(images) % self.parts:
             raise UserError(f"'forward.parts' ({self.parts}) must divide 'sampler.batch' ({len(images)}).")
         return torch.cat([at_least_float32(model(chunk)) for chunk in images.chunk(self.parts)])
+
+
+class Recomputed(InTurns):
+    """Like ``InTurns``, in about 1/``parts`` of the memory and with one more forward pass.
+
+    Only the embeddings are kept. The backward pass computes each chunk again, with the same random numbers.
+    """
+
+    def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+        def embed(chunk: torch.Tensor) -> torch.Tensor:
+            return checkpoint(
+                model, chunk, use_reentrant=False, context_fn=lambda: (contextlib.nullcontext(), _counted_once(model))
+            )
+
+        return super().__call__(embed, images)
+
+
+@contextlib.contextmanager
+def _counted_once(model: nn.Module) -> Iterator[None]:
+    """Context in which batch norm leaves its running statistics alone: the first pass has updated them."""
+    modules = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
+    before = [(module, module.momentum, module.num_batches_tracked) for module in modules]
+    for module in modules:
+        module.momentum, module.num_batches_tracked = 0.0, None
+    try:
+        yield
+    finally:
+        for module, momentum, count in before:
+            module.momentum, module.num_batches_tracked = momentum, count
 
 
 class MultiView:

@@ -19,6 +19,7 @@ from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.views import concatenated
 from recheck.files import read_json
 from recheck.names import QUERY_VIEWS
+from recheck.retries import reason_in
 
 PLACE = re.compile(
     r"(?:^|/)(?P<study>[^/]+)/(?P<dataset>[^/]+)/(?P<method>[^/]+)/seed(?P<seed>\d+)/(?:fold(?P<fold>\d+)/)?(?P<name>[^/]+)$"
@@ -150,7 +151,7 @@ def read_failures(paths: Iterable[str | Path]) -> list[Failure]:
     """The failures recorded in the files ``<rule>.failed`` next to the logs."""
     failures = []
     for path in map(Path, paths):
-        where, reason = place(path), " ".join(path.read_text(encoding="utf-8").split())
+        where, reason = place(path), " ".join(reason_in(path).split())
         failures.append(Failure(where.method, where.seed, where.fold, path.stem, reason))
     return failures
 

@@ -215,7 +215,7 @@ def _check_batches(settings: Mapping[str, Any], source: str) -> None:
             f"{source}: the loss 'WithinPairLoss' needs several views of each image. Add 'forward: {{class: "
             "MultiView, …}'."
         )
-    if forward.get("class") == "InTurns" and sampler["batch"] % forward.get("parts", 1):
+    if forward.get("class") in ("InTurns", "Recomputed") and sampler["batch"] % forward.get("parts", 1):
         raise UserError(
             f"{source}: 'forward.parts' ({forward['parts']}) must divide 'sampler.batch' ({sampler['batch']})."
         )

@@ -1,0 +1,49 @@
+"""GPU memory: an error that names the batch, what was allocated and the keys that help."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from recheck.circumstances import out_of_gpu_memory
+from recheck.errors import UserError
+
+GIB = 2**30
+
+
+@contextlib.contextmanager
+def enough_memory(configuration: Mapping[str, Any], trains: bool = True) -> Iterator[None]:
+    """Turn an out-of-memory error of the GPU within this context into a UserError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not out_of_gpu_memory(error):
+            raise
+        raise UserError(sentence(str(error), configuration, trains, *_allocated())) from error
+
+
+def sentence(text: str, configuration: Mapping[str, Any], trains: bool, allocated: int, total: int) -> str:
+    """What did not fit on the GPU and which keys help; ``text`` is PyTorch's message."""
+    batch, forward = configuration["sampler"]["batch"], configuration.get("forward") or {}
+    passes = forward.get("passes", 1)
+    views = f" in {passes} passes each" if passes > 1 else ""
+    tried = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
+    more = f", {tried[1]} more were needed" if tried else ""
+    help_ = []
+    if trains and forward.get("class", "Single") in ("Single", "InTurns"):
+        parts = 2 * forward.get("parts", 1)
+        help_.append(f"keep less for the backward pass with `forward: {{class: Recomputed, parts: {parts}}}`")
+    if configuration.get("precision", "float32") in ("float32", "float64"):
+        help_.append("set `precision: bfloat16`")
+    help_.append("use a GPU with more memory")
+    return (
+        f"A batch of {batch} images{views} does not fit on the GPU ({allocated / GIB:.1f} of {total / GIB:.1f} GiB "
+        f"were allocated by this job{more}): {', or '.join(help_)}."
+    )
+
+
+def _allocated() -> tuple[int, int]:
+    """Bytes that this process had allocated at most, and bytes of the GPU."""
+    return torch.cuda.max_memory_allocated(), torch.cuda.get_device_properties().total_memory
