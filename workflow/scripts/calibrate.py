@@ -7,11 +7,12 @@ from recheck.data.splits import read_split
 from recheck.evaluation.calibration import evaluation_json
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.query_sets import findings, query_sets
-from recheck.evaluation.search import search_device
 from recheck.files import sha256, write_json
 from recheck.job import job
+from recheck.training.gpus import hide_gpus
 
 with job(snakemake) as log:
+    hide_gpus()  # this job has reserved none
     source, output, wildcards = snakemake.input, snakemake.output, snakemake.wildcards
     configuration = snakemake.params.configuration
     embeddings = read_embeddings(source.embeddings)
@@ -22,7 +23,6 @@ with job(snakemake) as log:
         labels,
         configuration["metrics"],
         configuration.get("calibration", "fixed"),
-        search_device(snakemake.config["device"]),
     )
     run = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": int(wildcards.seed)}
     warnings = findings(sets, embeddings, split, labels)

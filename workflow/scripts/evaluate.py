@@ -5,14 +5,15 @@ import faiss
 from recheck.data.index import read_index
 from recheck.data.splits import read_split
 from recheck.evaluation.embeddings import read_test_set
-from recheck.evaluation.search import search_device
 from recheck.evaluation.views import evaluate_view
 from recheck.files import write_json
 from recheck.job import job
 from recheck.names import BEST_ON_TEST
+from recheck.training.gpus import hide_gpus
 
 with job(snakemake) as log:
     wildcards, configuration = snakemake.wildcards, snakemake.params.configuration
+    hide_gpus()  # this job has reserved none
     faiss.omp_set_num_threads(snakemake.threads)
     split = read_split(snakemake.input.split, 0)
     labels = read_index(snakemake.input.index)["label"].to_numpy()
@@ -24,7 +25,6 @@ with job(snakemake) as log:
             labels[test_sets[0].images],
             configuration["metrics"],
             reduction=configuration["reduction"],
-            device=search_device(snakemake.config["device"]),
             seed=int(wildcards.seed),
             select=configuration.get("select"),
             gallery=test_sets[0].gallery,

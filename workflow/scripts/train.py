@@ -17,6 +17,7 @@ from recheck.training.engine import Run
 from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.loading import loader_processes
+from recheck.training.memory import enough_memory
 from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
 from recheck.training.reuse import FinishedRuns, reuse_key
 from recheck.training.saving import SAVE_EVERY
@@ -69,9 +70,11 @@ with job(snakemake) as log:
         stop=stop,
         name=f"{wildcards.method}, fold {fold},",
         save_every=config.get("save_every", SAVE_EVERY),
+        device_name=hardware["device_name" if device.type == "cuda" else "processor"],
     )
     try:
-        outcome = run.train()
+        with enough_memory(configuration):
+            outcome = run.train()
     except Interrupted as interruption:
         log.warning("%s", interruption)
         sys.exit(interruption.exit_code)
@@ -101,8 +104,10 @@ with job(snakemake) as log:
             **({"best_on_test": outcome.best_row} if outcome.best_on_test else {}),
             "warnings": outcome.warnings,
             **hardware,
+            "devices": run.position.devices,
             "deterministic": config["deterministic"],
             "wall_seconds": round(time.perf_counter() - started, 1),
         },
     )
-    finished_runs.note(key, outputs)
+    if len(run.position.devices) == 1:  # the key names only one device
+        finished_runs.note(key, outputs)

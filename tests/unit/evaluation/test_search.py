@@ -1,7 +1,5 @@
 """Neighbours, compared with a slow search in cases that are hard because of rounding, ties and duplicates."""
 
-from itertools import pairwise
-
 import faiss
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 
 from recheck.errors import UserError
 from recheck.evaluation import search
-from recheck.evaluation.search import Search, in_pieces, neighbours
+from recheck.evaluation.search import Search, neighbours
 
 
 def brute_force(queries, k, gallery=None):
@@ -168,40 +166,3 @@ def test_wrong_shapes_are_refused():
         neighbours(np.zeros(4), 1)
     with pytest.raises(ValueError, match="3 dimensions, the gallery has 4"):
         neighbours(gaussian(5, 3), 1, gaussian(5, 4))
-
-
-def limited(gallery, most, sizes):
-    """A real search on a device that holds ``most`` queries."""
-
-    def find(queries):
-        sizes.append(len(queries))
-        if len(queries) > most:
-            raise RuntimeError("alloc fail (cudaMalloc error out of memory [2])")
-        return faiss.knn(queries, gallery, 3)
-
-    return find
-
-
-@pytest.mark.parametrize("most", [1, 2, 12, 24, 25, 100])
-def test_out_of_memory_reduces_the_queries_per_call(most):
-    gallery, queries, sizes = gaussian(50, 6), gaussian(25, 6, seed=1), []
-    distance, index = in_pieces(limited(gallery, most, sizes), queries)
-    np.testing.assert_array_equal(index, brute_force(queries, 3, gallery))
-    assert distance.shape == index.shape
-    assert sum(size for size in sizes if size <= most) == 25, "no query is searched twice"
-    assert all(before >= after for before, after in pairwise(sizes)), "and no size that was too large is tried again"
-
-
-def test_out_of_memory_for_one_query_is_an_error():
-    sizes = []
-    with pytest.raises(UserError, match="device: cpu"):
-        in_pieces(limited(gaussian(50, 6), 0, sizes), gaussian(25, 6))
-    assert sizes == [25, 12, 6, 3, 1]
-
-
-def test_other_errors_of_the_device_are_not_hidden():
-    def broken(queries):
-        raise RuntimeError("illegal memory access")
-
-    with pytest.raises(RuntimeError, match="illegal memory access"):
-        in_pieces(broken, gaussian(4, 2))

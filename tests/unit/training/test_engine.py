@@ -45,6 +45,19 @@ def test_a_stopped_run_resumes_bit_identically(data, tmp_path, undisturbed, step
     same(make_run(data, tmp_path).train(), undisturbed)
 
 
+def test_a_run_lists_the_devices_that_it_has_used(data, tmp_path):
+    """A run that stops in its second epoch and resumes on another device, twice there."""
+    for name, steps in (("A100", 7), ("H100", 2)):
+        with pytest.raises(Interrupted):
+            make_run(data, tmp_path, device_name=name, stop=StopAfter(steps)).train()
+    run = make_run(data, tmp_path, device_name="H100")
+    run.train()
+    assert run.position.devices == [
+        {"device": "cpu", "name": "A100", "from_epoch": 0, "from_step": 0},
+        {"device": "cpu", "name": "H100", "from_epoch": 2, "from_step": 7},
+    ]
+
+
 @pytest.mark.parametrize(
     "change",
     [

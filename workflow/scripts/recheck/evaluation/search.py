@@ -14,7 +14,6 @@ Queries without that proof (many duplicates, nearly collapsed embeddings) are co
 float64. Memory grows with the block size, not with queries x gallery.
 """
 
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -23,26 +22,13 @@ import numpy as np
 
 from recheck.errors import UserError
 from recheck.evaluation.candidates import Candidates, blas_threads, rounding, unpacked
+from recheck.evaluation.gpu_search import MOST, GpuSearch
 
-log = logging.getLogger("recheck")
 SPARE = 8  # candidates beyond k in which to look for a gap
 BLOCK = 1 << 20  # numbers in a block of candidates
 ORDER = 1 << 16  # numbers in a block while ordering, small enough for the cache
 MANY = 1024  # rows from which our products are faster than faiss
 SCAN = 1 << 22  # float64 numbers in a block of a full scan
-GPU_MOST = 2048  # largest number of neighbours that faiss can select on a GPU
-GPU_SCRATCH = 256 << 20  # bytes; faiss takes 1.5 GB by default, which the model on the same GPU may need
-
-
-def search_device(wanted: str) -> str:
-    """``cuda`` if a GPU is wanted (``cuda``, ``auto``) and faiss can use one, else ``cpu``; results are the same."""
-    import faiss
-
-    if wanted == "cpu" or faiss.get_num_gpus():
-        return "cpu" if wanted == "cpu" else "cuda"
-    if wanted == "cuda":
-        log.info("faiss cannot use a GPU here. Searching neighbours on the CPU, with the same result.")
-    return "cpu"
 
 
 class Search:
@@ -192,18 +178,16 @@ class Search:
             return *unpacked(keys), bound
         bound = rounding(np.float32, queries.shape[1], norms + self.reach)
         on_gpu = self.device.startswith("cuda")
-        if on_gpu and count > GPU_MOST:
+        if on_gpu and count > MOST:
             warnings.warn(
-                f"faiss can select at most {GPU_MOST} neighbours on a GPU. Searching larger classes on the CPU.",
+                f"faiss can select at most {MOST} neighbours on a GPU. Searching larger classes on the CPU.",
                 stacklevel=2,
             )
-        if not on_gpu or count > GPU_MOST:
-            return *faiss.knn(queries, self.gallery, count), bound
-        number = int(self.device.partition(":")[2] or -1)
-        result = in_pieces(
-            lambda chunk: faiss.knn_gpu(self._resources, chunk, self.gallery, count, device=number), queries
-        )
-        return *result, bound
+        elif on_gpu:
+            if (found := self._gpu.nearest(queries, count)) is not None:
+                return *found, bound
+            self.device = "cpu"
+        return *faiss.knn(queries, self.gallery, count), bound
 
     def _by_products(self, norms: np.ndarray, count: int) -> bool:
         """Whether our products are faster than faiss: on a CPU, for many queries and few neighbours."""
@@ -212,16 +196,12 @@ class Search:
         return count <= self._products.most and self._products.holds(norms)
 
     @cached_property
-    def _products(self) -> Candidates:
-        return Candidates(self.gallery, self.norms)
+    def _gpu(self) -> GpuSearch:
+        return GpuSearch(self.gallery, self.device)
 
     @cached_property
-    def _resources(self):
-        import faiss
-
-        resources = faiss.StandardGpuResources()
-        resources.setTempMemory(GPU_SCRATCH)
-        return resources
+    def _products(self) -> Candidates:
+        return Candidates(self.gallery, self.norms)
 
     @cached_property
     def _copy_of(self) -> np.ndarray:
@@ -363,28 +343,6 @@ def checked(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def blocks(count: int, size: int) -> Iterator[slice]:
     size = max(1, size)
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
-
-
-def in_pieces(
-    search: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], queries: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """``search(queries)``, halving the number of queries per call whenever the device runs out of memory."""
-    size, start, results = len(queries), 0, []
-    while start < len(queries):
-        try:
-            results.append(search(queries[start : start + size]))
-            start += size
-        except RuntimeError as error:
-            if "out of memory" not in str(error):
-                raise
-            if size == 1:
-                raise UserError(
-                    "The GPU has too little free memory to search the neighbours of a single image: stop other "
-                    "programs that use it, or set `device: cpu`."
-                ) from error
-            size //= 2
-    distances, indices = zip(*results, strict=True)
-    return np.concatenate(distances), np.concatenate(indices)
 
 
 def _groups(close: np.ndarray, hits: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ from recheck.data import transforms
 from recheck.data.fold import FoldData
 from recheck.data.splits import searched
 from recheck.errors import UserError
-from recheck.evaluation.search import search_device
+from recheck.evaluation.gpu_search import search_device
 from recheck.evaluation.views import Measure
 from recheck.methods.forward import build_forward
 from recheck.methods.losses import build_loss, build_miner, compute_loss
@@ -41,6 +41,7 @@ from recheck.training import tf32
 from recheck.training.checkpoint import StateFile
 from recheck.training.compiled import compiled
 from recheck.training.device import PRECISIONS, autocast, parameters_of
+from recheck.training.devices_used import note_device
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
 from recheck.training.loading import Batches, Loading, Task, embed_batches, evaluation_tasks
@@ -88,6 +89,7 @@ class _Position:
     best_value: float | None = None
     finished: bool = False
     history: list[Row] = field(default_factory=list)
+    devices: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Run:
@@ -107,6 +109,7 @@ class Run:
         name: str = "",
         save_every: float = SAVE_EVERY,
         clock: Callable[[], float] = time.monotonic,
+        device_name: str = "",
     ):
         """``save_every`` is the number of seconds between two states, on the given clock."""
         self.configuration, self.data = configuration, data
@@ -115,7 +118,7 @@ class Run:
         self.state_file, self.events_folder = state, events
         self.saver = Saver(state, save_every, clock)
         self.stop = stop or StopRequest()
-        self.name = name
+        self.name, self.device_name = name, device_name
         self.schedule = configuration["schedule"]
         self.selection = configuration["selection"]
         self.watched = watched_metrics(self.selection)
@@ -203,6 +206,9 @@ class Run:
     def train(self) -> Outcome:
         with self.state_file.refusing():
             self._resume()
+        if not self.position.finished:
+            position = self.position
+            note_device(position.devices, self.device.type, self.device_name, position.epoch, position.step)
         events = Events(self.events_folder, len(self.position.history))
         try:
             with self.saver, self._loaded(self._tasks()) as self.batches:
@@ -456,7 +462,7 @@ class Run:
             gallery=len(sets[1]) if len(sets) > 1 else 0,
             unit=self.evaluation.get("normalise", True),
             clusters=self.evaluation.get("clustering"),
-            device=search_device(self.device.type),
+            device=search_device(self.device.type, len(sets[0]), len(sets[-1]), embeddings.shape[1]),
         )
         return measure(measure.prepare(embeddings), names)
 
