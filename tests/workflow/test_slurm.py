@@ -110,6 +110,12 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     for method in ("late", "killed"):
         fresh.write(f"events/{method}_waits", "")
     fresh.edit("slurm/config.yaml", SITE, "'--signal=TERM@5'")
+    # Each run gets a part of a GPU.
+    fresh.edit(
+        "slurm/config.yaml",
+        "train: {slurm_partition: gpu, gpu: 1",
+        "train: {slurm_partition: gpu, gpu: 0, gres: 'shard:1'",
+    )
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
     # KILL every process of the step in the middle of its second epoch, as if its node were switched off.
     subprocess.run(["scancel", "--signal=KILL", id_once_it_waits(fresh, process, "killed")], check=True)
@@ -124,7 +130,9 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
             if undisturbed.path(f"{run}/{name}").exists():
                 assert sha256(fresh.path(f"{run}/{name}")) == sha256(undisturbed.path(f"{run}/{name}"))
         assert history(fresh, run) == history(undisturbed, run)
-    attempts = [job["comment"] for job in submitted() if job["rule"] == "train"]
+    trainings = [job for job in submitted() if job["rule"] == "train"]
+    assert all((job["gpus"], job["shards"]) == (0, 1) for job in trainings)
+    attempts = [job["comment"] for job in trainings]
     assert sum("late" in comment for comment in attempts) >= 2, output
     assert sum("killed" in comment for comment in attempts) >= 2, output
     assert sum("hopeless" in comment for comment in attempts) == 1, output  # a retry would fail again
@@ -178,6 +186,7 @@ def submitted():
         fields = dict(re.findall(r"(\S+?)=(\S+)", line))
         if "Comment" in fields:
             asked = re.search(r"gpu:(\d+)", fields.get("TresPerJob", ""))
+            parts = re.search(r"shard:(\d+)", fields.get("TresPerNode", ""))
             jobs.append(
                 {
                     "id": fields["JobId"],
@@ -186,6 +195,7 @@ def submitted():
                     "comment": fields["Comment"],
                     "rule": re.match(r"rule_([a-z]+)", fields["Comment"])[1],
                     "gpus": int(asked[1]) if asked else 0,
+                    "shards": int(parts[1]) if parts else 0,
                 }
             )
     return jobs

@@ -68,15 +68,11 @@ TABLE_NEEDS = ("evaluations", "index", "runs", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
 RUN_THREADS = 8 if GPUS else 1
+config.setdefault("gpu_share", 1)  # older copies of config.yaml lack it
 
 if not GPUS:
     # A login node has no GPU, but conda on it must create environments (envs/train.yaml) for nodes with GPUs.
     os.environ.setdefault("CONDA_OVERRIDE_CUDA", "13.0")
-elif workflow.is_main_process and workflow.global_resources["_nodes"].value is None:
-    # On one machine, run at most one job per GPU unless `--resources gpu=…` is given, and share the cores among them.
-    limit = workflow.global_resources.setdefault("gpu", len(GPUS)).value
-    cores = workflow.global_resources["_cores"].value or RUN_THREADS
-    RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, len(GPUS)))))
 
 
 def growing(amount):
@@ -114,6 +110,15 @@ def dataset_of(name, source="config"):
 
 
 CATALOGUE, WEIGHT_FILES = read_configuration()
+
+if GPUS and workflow.is_main_process and workflow.global_resources["_nodes"].value is None:
+    # On one machine, run at most one job per place on a GPU unless `--resources gpu=…` is given, and share the cores among
+    # them.
+    places = len(GPUS) * config["gpu_share"]
+    limit = workflow.global_resources.setdefault("gpu", places).value
+    cores = workflow.global_resources["_cores"].value or RUN_THREADS
+    RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, places))))
+
 TARGETS, REPORTS = CATALOGUE.targets, CATALOGUE.reports
 study_of, shown_study, facts_of, page_facts, figures_of, needed, existing = (
     for_users(getattr(CATALOGUE, name))

@@ -23,7 +23,7 @@ with job(snakemake):
     configuration = snakemake.params.configuration
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = reserve_device(config["device"], f"embed {snakemake.output[0]}", snakemake.resources)
+    device = reserve_device(config, f"embed {snakemake.output[0]}", snakemake.resources)
     data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
     roles = {role: data.roles[role] for role in embedded(data.roles)}
     of_training = configuration.get("distances") == "train"
@@ -34,7 +34,7 @@ with job(snakemake):
         source.model, configuration["model"], data_hashes(source.split, source.pack), device
     ):
         for role, images in (roles if prefix else roles | also).items():
-            with enough_memory(configuration, trains=False):
+            with enough_memory(configuration, config["gpu_share"], trains=False):
                 embeddings[f"{prefix}{role}"] = embed(
                     model,
                     data.images,

@@ -38,7 +38,7 @@ with job(snakemake) as log:
     seed, fold = int(wildcards.seed), int(wildcards.fold)
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = reserve_device(config["device"], f"train {snakemake.output.model}", snakemake.resources)
+    device = reserve_device(config, f"train {snakemake.output.model}", snakemake.resources)
     # Only now: a job that still waits for a GPU has no state to save and may be stopped at once.
     stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
@@ -73,7 +73,7 @@ with job(snakemake) as log:
         device_name=hardware["device_name" if device.type == "cuda" else "processor"],
     )
     try:
-        with enough_memory(configuration):
+        with enough_memory(configuration, config["gpu_share"]):
             outcome = run.train()
     except Interrupted as interruption:
         log.warning("%s", interruption)

@@ -14,13 +14,13 @@ with job(snakemake):
     config, tried = snakemake.config, snakemake.params.tried
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = reserve_device(config["device"], "try")
+    device = reserve_device(config, "try")
     failed = []
     for row in tried:
         data, about = few_images(row["source"])
         print(f"\n{row['name']} on {row['source']['parser']['name']}, {device}: {about}", flush=True)
         try:
-            with enough_memory(row["configuration"]):
+            with enough_memory(row["configuration"], config["gpu_share"]):
                 lines = try_row(row["configuration"], data, device, row["own_metrics"]).lines()
         except UserError as error:
             failed.append(row["name"])

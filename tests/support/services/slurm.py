@@ -24,6 +24,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scance
 SYSTEM = Path("/etc/slurm")
 FILES = ("slurm.conf", "gres.conf", "cgroup.conf")
 PORT = 26817
+SHARDS = 4  # of each GPU
 
 CONFIGURATION = """
 ClusterName=recheck
@@ -53,8 +54,8 @@ JobAcctGatherType=jobacct_gather/none
 MinJobAge=600
 KillWait=5
 PropagateResourceLimits=NONE
-GresTypes=gpu
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=32 RealMemory=64000 Gres=gpu:{gpus} State=UNKNOWN
+GresTypes=gpu,shard
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=32 RealMemory=64000 Gres={gres} State=UNKNOWN
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=32 RealMemory=64000 State=UNKNOWN
 PartitionName=cpu Nodes=n[1-2] Default=YES MaxTime=1-00:00:00 DefaultTime=10 State=UP
 PartitionName=gpu Nodes=n1 MaxTime=1-00:00:00 DefaultTime=10 State=UP
@@ -132,7 +133,7 @@ class Cluster:
             port=PORT,
             first=PORT + 1,
             second=PORT + 2,
-            gpus=self.gpus,
+            gres=f"gpu:{self.gpus},shard:{self.gpus * SHARDS}",
         )
         (self.folder / "slurm.conf").write_text(text)
         devices = [self.folder / "dev" / f"gpu{number}" for number in range(self.gpus)]
@@ -140,7 +141,8 @@ class Cluster:
             # /dev/null under another name: a plain file could be scheduled, but CUDA_VISIBLE_DEVICES would stay unset
             os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(
-            "".join(f"NodeName=n1 Name=gpu File={device}\n" for device in devices),
+            "".join(f"NodeName=n1 Name=gpu File={device}\n" for device in devices)
+            + f"NodeName=n1 Name=shard Count={self.gpus * SHARDS}\n"
         )
         (self.folder / "cgroup.conf").write_text(
             "CgroupPlugin=cgroup/v1\nConstrainCores=no\nConstrainRAMSpace=no\nConstrainDevices=no\n"

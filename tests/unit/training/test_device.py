@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,10 @@ from recheck.training.usable import DRIVERS
 from support.project import ROOT
 from support.runs import make_run, packed_glyphs
 from support.services.gpus import listed, pretend_gpus
+
+
+def config(device, share=1):
+    return {"device": device, "gpu_share": share}
 
 
 @pytest.fixture
@@ -36,8 +41,21 @@ def cuda(monkeypatch, tmp_path):
 
 def test_a_usable_gpu_is_used(cuda):
     cuda("GPU-a", "GPU-b")
-    assert reserve_device("auto", "job").type == "cuda"
+    assert reserve_device(config("auto"), "job").type == "cuda"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+
+
+@pytest.mark.parametrize(
+    ("share", "memory", "fraction"), [(1, 40, None), (4, 40, 0.225), (4, 8, 0.125), (64, 40, 0.02)]
+)
+def test_a_share_of_a_gpu_has_a_share_of_its_memory(cuda, monkeypatch, share, memory, fraction):
+    """The share without 1 GiB for CUDA, of GPUs with this many GiB."""
+    cuda("GPU-a")
+    set_to = []
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=memory * 2**30))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", set_to.append)
+    assert reserve_device(config("cuda", share), "job").type == "cuda"
+    assert set_to == ([] if fraction is None else [pytest.approx(fraction)])
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
@@ -55,16 +73,16 @@ def test_a_usable_gpu_is_used(cuda):
 def test_a_visible_gpu_that_cannot_be_used_stops_the_job(cuda, name, found, sentence):
     cuda("GPU-a", **found)
     with pytest.raises(UserError, match=sentence):
-        reserve_device(name, "job")
+        reserve_device(config(name), "job")
 
 
 def test_without_a_gpu(cuda):
     cuda(error="Found no NVIDIA driver on your system.", driver=None)
-    assert reserve_device("auto", "job", {"gpu": 0}).type == "cpu"
+    assert reserve_device(config("auto"), "job", {"gpu": 0}).type == "cpu"
     with pytest.raises(UserError, match="Config 'device' is 'cuda', but no GPU is visible"):
-        reserve_device("cuda", "job")
+        reserve_device(config("cuda"), "job")
     with pytest.raises(UserError, match="This job has reserved a GPU, but sees none"):
-        reserve_device("auto", "job", {"gpu": 1})
+        reserve_device(config("auto"), "job", {"gpu": 1})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +111,7 @@ def test_the_cpu_never_starts_cuda(cuda, monkeypatch, tmp_path):
     monkeypatch.setattr(torch._C, "_cuda_init", refuse)
     monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", count_hidden)
     monkeypatch.setattr(torch.cuda, "init", refuse)
-    assert reserve_device("cpu", "job").type == "cpu"
+    assert reserve_device(config("cpu"), "job").type == "cpu"
     make_run(data, tmp_path).train()
 
 

@@ -23,7 +23,7 @@ JOB = """
 import logging, os, sys
 from recheck.training.gpus import take_gpu
 logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
-taken = take_gpu(sys.argv[1])
+taken = take_gpu(sys.argv[1], int(sys.argv[2]))
 print(taken, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 sys.stdin.readline()
 """
@@ -45,9 +45,9 @@ def start():
     """Start jobs that end with the test."""
     started = []
 
-    def begin(name="job", code=JOB):
+    def begin(name="job", code=JOB, share=1):
         process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), name],
+            [sys.executable, "-c", textwrap.dedent(code), name, str(share)],
             env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -262,6 +262,32 @@ def test_many_jobs_never_share_a_gpu(pretend, start):
     for gpu in ("GPU-a", "GPU-b", "GPU-c"):
         times = sorted((float(begin), float(end)) for name, begin, end in rows if name == gpu)
         assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
+
+
+def test_jobs_share_gpus_evenly_and_the_next_one_waits_for_a_place(pretend, start):
+    pretend(*listed("GPU-a", "GPU-b"))
+    jobs = [start(f"job {number}", share=2) for number in range(2)]
+    assert {taken_by(job) for job in jobs} == {"GPU-a", "GPU-b"}, "no GPU is shared while another one is free"
+    jobs += [start(f"job {number}", share=2) for number in range(2, 4)]
+    names = [*map(taken_by, jobs[2:])]
+    assert set(names) == {"GPU-a", "GPU-b"}
+    fifth = start("fifth", share=2)
+    said = fifth.stderr.readline()
+    assert "All 4 places on 2 GPU(s) are taken" in said and "--resources gpu=4" in said
+    assert all(f"process {job.pid}: job {number}" in said for number, job in enumerate(jobs))
+    os.kill(jobs[3].pid, signal.SIGKILL)
+    assert taken_by(fifth) == names[1]
+
+
+@pytest.mark.parametrize(("first", "second"), [(4, 1), (1, 4)])
+def test_a_shared_gpu_is_never_given_to_a_job_that_wants_it_alone(pretend, start, first, second):
+    pretend(*listed("GPU-a"))
+    holder = start("holder", share=first)
+    assert taken_by(holder) == "GPU-a"
+    waiting = start("waiting", share=second)
+    assert f"process {holder.pid}: holder" in (said := waiting.stderr.readline()) and "'waiting' is waiting" in said
+    finish(holder)
+    assert taken_by(waiting) == "GPU-a"
 
 
 def test_a_folder_of_someone_else_is_refused(pretend, tmp_path):

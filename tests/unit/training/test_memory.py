@@ -14,28 +14,31 @@ TEXT = (
 
 
 @pytest.mark.parametrize(
-    ("settings", "trains", "expected"),
+    ("settings", "trains", "share", "expected"),
     [
         (
             {},
             True,
+            1,
             "A batch of 128 images does not fit on the GPU (38.5 of 39.4 GiB were allocated by this job, 2.00 GiB more "
             "were needed): keep less for the backward pass with `forward: {class: Recomputed, parts: 2}`, or set "
             "`precision: bfloat16`, or use a GPU with more memory.",
         ),
-        ({"forward": {"class": "InTurns", "parts": 2}}, True, "Recomputed, parts: 4}`, or set"),
+        ({"forward": {"class": "InTurns", "parts": 2}}, True, 1, "Recomputed, parts: 4}`, or set"),
         (
             {"forward": {"class": "MultiView", "passes": 8, "masks": 8}, "precision": "bfloat16"},
             True,
+            1,
             "images in 8 passes each does not fit on the GPU (38.5 of 39.4 GiB were allocated by this job, 2.00 GiB "
             "more were needed): use a GPU",
         ),
-        ({}, False, "were needed): set `precision: bfloat16`, or use a GPU with more memory."),
+        ({}, False, 1, "were needed): set `precision: bfloat16`, or use a GPU with more memory."),
+        ({}, False, 4, "bfloat16`, or lower `gpu_share`, which is 4, or use a GPU with more memory."),
     ],
 )
-def test_it_names_the_batch_the_memory_and_the_keys_that_help(settings, trains, expected):
+def test_it_names_the_batch_the_memory_and_the_keys_that_help(settings, trains, share, expected):
     configuration = {"sampler": {"batch": 128}, **settings}
-    assert expected in sentence(TEXT, configuration, trains, int(38.5 * GIB), int(39.4 * GIB))
+    assert expected in sentence(TEXT, configuration, trains, share, int(38.5 * GIB), int(39.4 * GIB))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 log = logging.getLogger("recheck")
 # Products of two numbers (queries x gallery x dimensions) up to which one CPU core needs less time than a GPU needs to
 # start, which is assumed to be half a second: benchmarks/search_sizes.py
-SMALL = 2 * 10**10
+SMALL = 3 * 10**10
 MOST = 2048  # largest number of neighbours that faiss can select on a GPU
 SCRATCH = 256 << 20  # bytes; faiss takes 1.5 GB by default, which the model on the same GPU may need
 

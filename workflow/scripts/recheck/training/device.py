@@ -8,20 +8,25 @@ import torch
 
 from recheck.errors import UserError
 from recheck.training.gpus import driver_version, hide_gpus, take_gpu, visible_gpus
+from recheck.training.memory import limit_memory
 from recheck.training.tf32 import TF32
 from recheck.training.usable import NO_GPU, NOT_GIVEN, Facts, problem
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None, "tf32": None}
 
 
-def reserve_device(name: str, job: str, resources: Mapping[str, Any] | None = None) -> torch.device:
-    """Device by its name in the config, with a GPU reserved for this job; waits while all GPUs are taken.
+def reserve_device(config: Mapping[str, Any], job: str, resources: Mapping[str, Any] | None = None) -> torch.device:
+    """Device of the config, with a GPU or a share of one reserved for this job; waits while all are taken.
 
     ``resources`` are Snakemake's: a job that has asked for a GPU must see one.
     """
+    name, share = config["device"], config["gpu_share"]
     if name != "cpu":
-        take_gpu(job)
-    return choose_device(name, asks_for_gpu(resources or {}))
+        take_gpu(job, share)
+    device = choose_device(name, asks_for_gpu(resources or {}))
+    if device.type == "cuda" and share > 1:
+        limit_memory(share)
+    return device
 
 
 def choose_device(name: str, reserved: bool = False) -> torch.device:

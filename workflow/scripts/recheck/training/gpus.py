@@ -1,8 +1,8 @@
-"""Reserve one GPU per job.
+"""Reserve one GPU per job, or one of several places on a GPU.
 
 Snakemake counts GPUs (``--resources gpu=4``) but does not tell a job which one to use. So each job locks a file named
-after the first free GPU, and hides all other GPUs from CUDA. The kernel releases the lock when the process ends, even
-after a crash, so there is nothing to clean up.
+after the first free GPU or place, and hides all other GPUs from CUDA. The kernel releases the lock when the process
+ends, even after a crash, so there is nothing to clean up.
 
 Snakemake imports this module while it parses the workflow, so it imports nothing heavy.
 """
@@ -103,11 +103,11 @@ def hide_gpus() -> None:
     os.environ[VISIBLE] = ""
 
 
-def take_gpu(job: str) -> str | None:
-    """Wait for a free GPU, reserve it until this process ends, and hide all others from CUDA.
+def take_gpu(job: str, share: int = 1) -> str | None:
+    """Wait for a free place on a GPU, reserve it until this process ends, and hide all other GPUs from CUDA.
 
-    Call this before CUDA is initialised: CUDA reads CUDA_VISIBLE_DEVICES only once. Returns None if the machine has no
-    GPU, or if SLURM has already reserved the only visible one for this job.
+    A GPU has ``share`` places. Call this before CUDA is initialised: CUDA reads CUDA_VISIBLE_DEVICES only once. Returns
+    None if the machine has no GPU, or if SLURM has already reserved the only visible one for this job.
     """
     gpus = visible_gpus()
     if not gpus or ("SLURM_JOB_ID" in os.environ and len(gpus) == 1):
@@ -115,38 +115,67 @@ def take_gpu(job: str) -> str | None:
     started = time.monotonic()
     reminded = None
     while True:
-        for gpu in gpus:
-            if _lock(gpu, job):
-                os.environ[VISIBLE] = gpu
-                log.info("Using GPU %s, after waiting %.0f s", gpu, time.monotonic() - started)
-                return gpu
+        for place in range(share):  # the first place of every GPU, then the second
+            for gpu in gpus:
+                if _lock(gpu, job, place if share > 1 else None):
+                    os.environ[VISIBLE] = gpu
+                    log.info("Using GPU %s, after waiting %.0f s", gpu, time.monotonic() - started)
+                    return gpu
         now = time.monotonic()
         if reminded is None or now - reminded >= REMIND_SECONDS:
             reminded = now
+            places = len(gpus) * share
             log.warning(
-                "All %d GPUs are taken (%s). '%s' is waiting for one and keeps its cores; with `--resources gpu=%d` "
-                "Snakemake starts at most one job per GPU.",
-                len(gpus),
-                "; ".join(_lock_file(gpu).read_text(encoding="utf-8").strip() or gpu for gpu in gpus),
+                "All %s are taken (%s). '%s' is waiting for one and keeps its cores; with `--resources gpu=%d` "
+                "Snakemake starts at most one job per %s.",
+                f"{len(gpus)} GPUs" if share == 1 else f"{places} places on {len(gpus)} GPU(s)",
+                "; ".join(holder for gpu in gpus for holder in _holders(gpu)) or "by other jobs",
                 job,
-                len(gpus),
+                places,
+                "GPU" if share == 1 else "place",
             )
         time.sleep(POLL_SECONDS)
 
 
-def _lock(gpu: str, job: str) -> bool:
-    """Try to lock the GPU's file until this process ends. The text in the file is only for people."""
-    file = os.open(_lock_file(gpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _lock(gpu: str, job: str, place: int | None) -> bool:
+    """Try to lock a place on the GPU until this process ends; None is the whole GPU.
+
+    Jobs that share a GPU hold a shared lock on its file and an exclusive one on the file of their place. So they never
+    share with a job that wants the GPU for itself. The text in the files is only for people.
+    """
+    if place is None:
+        files = [_try_lock(_lock_file(gpu), fcntl.LOCK_EX)]
+    else:
+        files = [_try_lock(_lock_file(gpu), fcntl.LOCK_SH), _try_lock(_lock_file(gpu, place), fcntl.LOCK_EX)]
+    if None in files:
+        for file in files:
+            if file is not None:
+                os.close(file)
+        return False
+    for file in files:
+        os.ftruncate(file, 0)
+        # A forked loader worker may outlive its parent for a moment; it must not keep the GPU locked.
+        os.register_at_fork(after_in_child=partial(_close, file))
+    os.write(files[-1], f"process {os.getpid()}: {job}\n".encode())
+    return True
+
+
+def _try_lock(path: Path, kind: int) -> int | None:
+    """The locked file, or None if another process has locked it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
-        return False
-    os.ftruncate(file, 0)
-    os.write(file, f"process {os.getpid()}: {job}\n".encode())
-    # A forked loader worker may outlive its parent for a moment; it must not keep the GPU locked.
-    os.register_at_fork(after_in_child=partial(_close, file))
-    return True
+        return None
+    return file
+
+
+def _holders(gpu: str) -> list[str]:
+    """The jobs that have last locked the GPU or its places, for people."""
+    first = _lock_file(gpu)
+    paths = [first, *sorted(first.parent.glob(f"{first.name}.*"))]
+    return [text for path in paths if path.is_file() and (text := path.read_text(encoding="utf-8").strip())]
 
 
 def _close(file: int) -> None:
@@ -154,8 +183,8 @@ def _close(file: int) -> None:
         os.close(file)
 
 
-def _lock_file(gpu: str) -> Path:
-    """Lock file of a GPU, shared by all projects of a user on this machine. It is never deleted, only locked."""
+def _lock_file(gpu: str, place: int | None = None) -> Path:
+    """Lock file of a GPU or of a place on it, for all projects of a user on this machine. It is never deleted."""
     folder = Path(tempfile.gettempdir(), f"recheck-gpus-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
@@ -165,4 +194,4 @@ def _lock_file(gpu: str) -> Path:
         )
     # Inside a SLURM job with several GPUs, a number may mean another GPU than outside.
     owner = f"slurm{os.environ['SLURM_JOB_ID']}-" if gpu.isdecimal() and "SLURM_JOB_ID" in os.environ else ""
-    return folder / (owner + re.sub(r"[^\w-]", "_", gpu))
+    return folder / (owner + re.sub(r"[^\w-]", "_", gpu) + ("" if place is None else f".{place}"))

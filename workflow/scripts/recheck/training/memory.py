@@ -11,20 +11,30 @@ from recheck.circumstances import out_of_gpu_memory
 from recheck.errors import UserError
 
 GIB = 2**30
+# Assumed bytes of a process outside PyTorch's allocator: CUDA's context, libraries and faiss. Not measured, no GPU was
+# available.
+OUTSIDE = GIB
+SMALLEST = 0.02  # share of the GPU that is always left to PyTorch
 
 
 @contextlib.contextmanager
-def enough_memory(configuration: Mapping[str, Any], trains: bool = True) -> Iterator[None]:
-    """Turn an out-of-memory error of the GPU within this context into a UserError."""
+def enough_memory(configuration: Mapping[str, Any], share: int = 1, trains: bool = True) -> Iterator[None]:
+    """Turn an out-of-memory error of the GPU within this context into a UserError; ``share`` jobs share the GPU."""
     try:
         yield
     except RuntimeError as error:
         if not out_of_gpu_memory(error):
             raise
-        raise UserError(sentence(str(error), configuration, trains, *_allocated())) from error
+        raise UserError(sentence(str(error), configuration, trains, share, *_allocated())) from error
 
 
-def sentence(text: str, configuration: Mapping[str, Any], trains: bool, allocated: int, total: int) -> str:
+def limit_memory(share: int) -> None:
+    """Let PyTorch allocate at most this process's share of the GPU, so that jobs on the same GPU cannot starve it."""
+    total = torch.cuda.get_device_properties().total_memory
+    torch.cuda.set_per_process_memory_fraction(max(1 / share - OUTSIDE / total, SMALLEST))
+
+
+def sentence(text: str, configuration: Mapping[str, Any], trains: bool, share: int, allocated: int, total: int) -> str:
     """What did not fit on the GPU and which keys help; ``text`` is PyTorch's message."""
     batch, forward = configuration["sampler"]["batch"], configuration.get("forward") or {}
     passes = forward.get("passes", 1)
@@ -37,6 +47,8 @@ def sentence(text: str, configuration: Mapping[str, Any], trains: bool, allocate
         help_.append(f"keep less for the backward pass with `forward: {{class: Recomputed, parts: {parts}}}`")
     if configuration.get("precision", "float32") in ("float32", "float64"):
         help_.append("set `precision: bfloat16`")
+    if share > 1:
+        help_.append(f"lower `gpu_share`, which is {share}")
     help_.append("use a GPU with more memory")
     return (
         f"A batch of {batch} images{views} does not fit on the GPU ({allocated / GIB:.1f} of {total / GIB:.1f} GiB "
