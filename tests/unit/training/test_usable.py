@@ -27,6 +27,11 @@ def test_machine_code_runs_within_a_major_version(capability, usable):
     assert supported(capability, BUILT) is usable
 
 
+def test_builds_for_other_makers_are_not_judged():
+    assert supported((9, 0), ("gfx90a", "gfx942"))
+    assert supported((9, 0), ())
+
+
 def test_ptx_runs_on_newer_gpus():
     assert supported((12, 0), ("sm_80", "compute_90"))
     assert not supported((8, 6), ("sm_90", "compute_90"))

@@ -68,17 +68,17 @@ def supported(capability: tuple[int, int], architectures: tuple[str, ...]) -> bo
     """Whether a build for these architectures (``sm_86``, ``compute_90``) has code for a GPU.
 
     Machine code runs on GPUs of the same major version with the same or a higher minor version; PTX (``compute_``) runs
-    on all newer GPUs.
+    on all newer GPUs. Builds for other makers' GPUs are not judged.
     """
     built = {name: _version(name) for name in architectures if name.startswith(("sm_", "compute_"))}
-    return any(
+    return not built or any(
         version <= capability and (name.startswith("compute_") or version[0] == capability[0])
         for name, version in built.items()
     )
 
 
 def _architecture(facts: Facts) -> str | None:
-    if facts.capability is None or not facts.architectures or supported(facts.capability, facts.architectures):
+    if facts.capability is None or supported(facts.capability, facts.architectures):
         return None
     built = ", ".join("{}.{}".format(*_version(name)) for name in facts.architectures)
     return (
