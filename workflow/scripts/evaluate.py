@@ -12,8 +12,8 @@ from recheck.names import BEST_ON_TEST
 from recheck.training.gpus import hide_gpus
 
 with job(snakemake) as log:
-    wildcards, configuration = snakemake.wildcards, snakemake.params.configuration
     hide_gpus()  # this job has reserved none
+    wildcards, configuration = snakemake.wildcards, snakemake.params.configuration
     faiss.omp_set_num_threads(snakemake.threads)
     split = read_split(snakemake.input.split, 0)
     labels = read_index(snakemake.input.index)["label"].to_numpy()

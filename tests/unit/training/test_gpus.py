@@ -298,6 +298,13 @@ def test_a_folder_of_someone_else_is_refused(pretend, tmp_path):
         gpus.take_gpu("job")
 
 
+@pytest.mark.parametrize("script", ["evaluate.py", "calibrate.py"])
+def test_jobs_that_reserve_no_gpu_see_none(script):
+    """The first thing that the body of the script does, before any library can start CUDA."""
+    body = (SCRIPTS / script).read_text(encoding="utf-8").split("with job(snakemake) as log:\n")[1]
+    assert body.strip().startswith("hide_gpus()")
+
+
 def test_no_import_initialises_cuda(start):
     """CUDA reads CUDA_VISIBLE_DEVICES once, so no import may initialise it before a GPU is reserved."""
     imports = {
