@@ -45,10 +45,11 @@ def test_parallel_runs_use_different_gpus(fresh, monkeypatch, tmp_path):
 
 def test_limits_on_the_command_line_and_in_the_environment_are_respected(fresh, monkeypatch, tmp_path):
     pretend_gpus(monkeypatch, tmp_path, *listed("GPU-aa", "GPU-bb"))
-    output = fresh.succeed("--cores", "4", "--resources", "gpu=1", "--", "results/letters/glyphs/split.json")
+    split = "results/letters/glyphs/split.json"
+    output = fresh.succeed("--cores", "4", "--config", "gpu_share=3", "--", split)
+    assert re.search(r"Provided resources: gpu=\D*6\b", output), "three jobs on each of two GPUs"
+    output = fresh.succeed("--cores", "4", "--resources", "gpu=1", "--forcerun", "split", "--", split)
     assert re.search(r"Provided resources: gpu=\D*1\b", output)
-    shared = ("--config", "gpu_share=3", "--forceall", "--dry-run", "--", "results/letters/glyphs/split.json")
-    assert re.search(r"Provided resources: gpu=\D*6\b", fresh.succeed("--cores", "4", *shared))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     output = fresh.succeed("--cores", "4", "--", f"results/{RUN.format(0)}/model.safetensors")
     assert "gpu=" not in output

@@ -30,7 +30,8 @@ def pretend_gpus(monkeypatch, folder: Path, *lines: str, driver: str | None = No
     monkeypatch.setenv("TMPDIR", str(locks))
     monkeypatch.setattr(tempfile, "tempdir", None)
     for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is restored, although a job changes it
+        monkeypatch.delenv(name)
 
 
 def compute_on_the_cpu(project: Project) -> None:
