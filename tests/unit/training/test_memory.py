@@ -41,6 +41,17 @@ def test_it_names_the_batch_the_memory_and_the_keys_that_help(settings, trains, 
     assert expected in sentence(TEXT, configuration, trains, share, int(38.5 * GIB), int(39.4 * GIB))
 
 
+@pytest.mark.parametrize(("batch", "parts", "more"), [(33, 1, 3), (112, 2, 4), (18, 2, 6), (7, 1, 7)])
+def test_the_proposed_parts_divide_the_batch(batch, parts, more):
+    configuration = {"sampler": {"batch": batch}, "forward": {"class": "InTurns", "parts": parts}}
+    assert f"Recomputed, parts: {more}}}`" in sentence(TEXT, configuration, True, 1, GIB, GIB)
+
+
+def test_other_programs_on_the_gpu_are_named_first():
+    said = sentence(TEXT, {"sampler": {"batch": 8}}, False, 1, 10 * GIB, 40 * GIB)
+    assert "were needed): stop other programs that use this GPU, or set `precision" in said
+
+
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError(TEXT), RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling")]
 )

@@ -14,6 +14,7 @@ GIB = 2**30
 # Assumed bytes of a process outside PyTorch's allocator: CUDA's context, libraries and faiss. Not measured, no GPU was
 # available.
 OUTSIDE = GIB
+OTHERS = 0.5  # part of its share of the GPU below which a job has run out of memory because of others
 SMALLEST = 0.02  # share of the GPU that is always left to PyTorch
 
 
@@ -41,9 +42,9 @@ def sentence(text: str, configuration: Mapping[str, Any], trains: bool, share: i
     views = f" in {passes} passes each" if passes > 1 else ""
     tried = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     more = f", {tried[1]} more were needed" if tried else ""
-    help_ = []
+    help_ = ["stop other programs that use this GPU"] if allocated < OTHERS * total / share else []
     if trains and forward.get("class", "Single") in ("Single", "InTurns"):
-        parts = 2 * forward.get("parts", 1)
+        parts = _more_parts(batch, forward.get("parts", 1))
         help_.append(f"keep less for the backward pass with `forward: {{class: Recomputed, parts: {parts}}}`")
     if configuration.get("precision", "float32") in ("float32", "float64"):
         help_.append("set `precision: bfloat16`")
@@ -54,6 +55,11 @@ def sentence(text: str, configuration: Mapping[str, Any], trains: bool, share: i
         f"A batch of {batch} images{views} does not fit on the GPU ({allocated / GIB:.1f} of {total / GIB:.1f} GiB "
         f"were allocated by this job{more}): {', or '.join(help_)}."
     )
+
+
+def _more_parts(batch: int, parts: int) -> int:
+    """The next multiple of ``parts`` that divides the batch; the batch itself if there is none."""
+    return next((more for more in range(2 * parts, batch, parts) if batch % more == 0), batch)
 
 
 def _allocated() -> tuple[int, int]:
