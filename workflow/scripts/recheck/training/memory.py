@@ -46,7 +46,7 @@ def sentence(text: str, configuration: Mapping[str, Any], trains: bool, share: i
     if trains and forward.get("class", "Single") in ("Single", "InTurns"):
         parts = _more_parts(batch, forward.get("parts", 1))
         help_.append(f"keep less for the backward pass with `forward: {{class: Recomputed, parts: {parts}}}`")
-    if configuration.get("precision", "float32") in ("float32", "float64"):
+    if configuration.get("precision", "float32") in ("float32", "float64", "tf32"):
         help_.append("set `precision: bfloat16`")
     if share > 1:
         help_.append(f"lower `gpu_share`, which is {share}")
