@@ -14,6 +14,7 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/toy.smk"
 include: "workflow/rules/try.smk"
+include: "workflow/rules/doctor.smk"
 
 
 report: "workflow/report/workflow.rst"

@@ -7,7 +7,7 @@ import pytest
 from support.project import ROOT, SCRIPTS
 
 PACKAGE = SCRIPTS / "recheck"
-LAYERS = ("report", "training", "evaluation", "methods", "models", "data", "study")
+LAYERS = ("doctor", "report", "training", "evaluation", "methods", "models", "data", "study")
 SHARED = {
     "blame",
     "circumstances",

@@ -151,6 +151,17 @@ def tried_rows(name):
 
 
 @for_users
+def first_trained_row(name):
+    """A row of a study that is trained, as `tried_rows` describes it."""
+    for row in tried_rows(name):
+        if row["configuration"]["schedule"]["epochs"]:
+            return row
+    raise UserError(
+        f"Study '{name}' trains nothing, so the target 'doctor' cannot try a step: --config study=quickstart."
+    )
+
+
+@for_users
 def run_of(wildcards):
     """Run of a rule whose paths contain study, dataset and method."""
     return study_of(wildcards.study).run(wildcards.dataset, wildcards.method)

@@ -47,14 +47,13 @@ def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
     ``scheme`` and ``classes``, and whether it has ``downloads``. Training images are all there; other roles keep a few
     images of a few classes. Without images on the disk, noise stands for them.
     """
-    side = min(resized(LARGE, LARGE, source["resize"]))
     index, pack = Path(source["index"]), Path(source["pack"])
     if index.is_file():
         table, about = read_index(index), str(index)
     elif not source["downloads"]:
         table, about = make_index(source["parser"], index.parent, source["root"]), str(source["root"])
     else:
-        return _invented(side), (
+        return noise(source["resize"]), (
             f"noise instead of images, because {index} does not exist yet (`snakemake --cores all data --config "
             f"datasets=[{source['parser']['name']}]` makes it)"
         )
@@ -65,7 +64,7 @@ def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
     else:
         paths = [Path(source["root"], path) for path in table["path"]]
         if not paths[0].is_file():
-            return _invented(side), f"noise instead of images, because {paths[0]} does not exist"
+            return noise(source["resize"]), f"noise instead of images, because {paths[0]} does not exist"
         images = DecodedImages(paths, source["resize"], reading_of(source["reading"]))
     columns = {"super_labels": table["super_label"], "roles": table["role"]}
     split = make_split(table["label"], source["scheme"], source["classes"], **columns, note=False)
@@ -73,6 +72,11 @@ def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
     roles = {role: np.array(numbers, np.int64) for role, numbers in split["folds"][0].items()}
     small = {role: numbers if role == "train" else _handful(numbers, labels) for role, numbers in roles.items()}
     return FoldData(images, labels, small, table["super_label"].to_numpy().astype(str)), f"images of {about}"
+
+
+def noise(resize: Resize) -> FoldData:
+    """Noise instead of the images of a dataset with this resize."""
+    return _invented(min(resized(LARGE, LARGE, resize)))
 
 
 def _handful(numbers: np.ndarray, labels: np.ndarray) -> np.ndarray:

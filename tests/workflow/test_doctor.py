@@ -1,0 +1,29 @@
+"""The target `doctor` through the command line, on a machine with faults."""
+
+from support.services.gpus import listed, pretend_gpus
+
+
+def test_a_machine_with_faults(fresh, tmp_path, monkeypatch):
+    """A GPU with an old driver, a SLURM without the profile's partitions, and no network."""
+    pretend_gpus(monkeypatch, tmp_path, *listed("GPU-aaaa"), driver="470.82.01")
+    sinfo = tmp_path / "bin" / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'cpu*|up|infinite|(null)'\n", encoding="utf-8")
+    sinfo.chmod(0o755)
+    for name in ("http_proxy", "https_proxy"):  # nothing listens there
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    output = fresh.fail("--cores", "1", "doctor")
+    lines = [line.split(maxsplit=1) for line in output.splitlines()]
+    found = {rest[0].partition("  ")[0]: state for state, *rest in filter(None, lines) if rest}
+    assert found["Python"] == "ok"
+    assert found["disk: results"] in ("ok", "note")
+    assert found["SLURM: cpu"] == "ok"
+    assert found["SLURM: gpu"] == "problem"
+    assert found["network"] == "note"
+    assert found["GPU 0"] == "problem"
+    assert "The NVIDIA driver 470.82.01 is too old for CUDA" in output
+    assert "2 of these checks would stop a run: SLURM: gpu, GPU 0." in output
+    assert "GPU-aaaa" in fresh.read("logs/doctor.log")
+    assert not fresh.path("results").exists()

@@ -1,0 +1,20 @@
+# doctor: check this machine before a long run. Makes no files.
+
+
+rule doctor:
+    log:
+        "<logs>/doctor.log",
+    localrule: True
+    conda:
+        "../../envs/train.yaml"
+    threads: 1
+    params:
+        folders={"results": RESULTS, "resources": RESOURCES},
+        described=[str(path) for path in (*DATASETS.values(), *WEIGHTS.values())],
+        row=lambda wildcards: first_trained_row(config["study"]),
+        runs=max(1, len(GPUS)),
+        run_threads=RUN_THREADS,
+    message:
+        "Checking this machine"
+    script:
+        "../scripts/doctor.py"

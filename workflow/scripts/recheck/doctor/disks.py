@@ -1,0 +1,75 @@
+"""Checks of the folders that runs write to and read from: space, number of files, speed."""
+
+import errno
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from recheck.doctor.finding import Finding, note, ok, problem
+
+LEAST, LITTLE = 1_000_000_000, 20_000_000_000
+"""Bytes: less stops the first study; less than the second is soon full."""
+FEWEST_FILES = 20_000
+"""A dataset has as many images."""
+WRITTEN, IMAGE, READS = 32 << 20, 150_000, 100
+"""Bytes of the file that is written, bytes of a packed image, and images that are read."""
+SLOW_WRITE, SLOW_READ = 30e6, 200
+"""Bytes per second; images per second and process."""
+OTHER_FOLDER = "free some space, or choose another folder: --config 'pathvars={results: /scratch/me/results}'"
+
+
+def folders(places: Mapping[str, Path]) -> Iterator[Finding]:
+    """Space and speed of each folder. Folders of one file system are measured once."""
+    measured: dict[int, Finding] = {}
+    for key, folder in places.items():
+        name = f"disk: {key}"
+        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+        yield space(name, existing)
+        device = existing.stat().st_dev
+        if device not in measured:
+            measured[device] = speed(f"speed: {key}", existing)
+            yield measured[device]
+
+
+def space(name: str, folder: Path) -> Finding:
+    about = os.statvfs(folder)
+    free = about.f_bavail * about.f_frsize
+    text = f"{free / 1e9:,.1f} GB free in {folder}"
+    if free < LEAST:
+        return problem(name, f"{text}, and even a small study needs {LEAST / 1e9:.0f} GB", OTHER_FOLDER)
+    if about.f_files and about.f_favail < FEWEST_FILES:
+        return problem(name, f"only {about.f_favail:,} more files can be created in {folder}", OTHER_FOLDER)
+    if free < LITTLE:
+        return note(name, f"{text}: packed images take 3 GB (CUB) to 25 GB (SOP)", OTHER_FOLDER)
+    return ok(name, text)
+
+
+def speed(name: str, folder: Path) -> Finding:
+    """Write a file as a run saves its state, and read pieces of it as loaders read packed images."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor.") as file:
+            content = random.Random(0).randbytes(WRITTEN)
+            started = time.perf_counter()
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            written = WRITTEN / (time.perf_counter() - started)
+            if hasattr(os, "posix_fadvise"):  # read from the disk, not from memory
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            places = random.Random(1).choices(range(WRITTEN - IMAGE), k=READS)
+            started = time.perf_counter()
+            right = all(os.pread(file.fileno(), IMAGE, place) == content[place : place + IMAGE] for place in places)
+            read = READS / (time.perf_counter() - started)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        remedy = OTHER_FOLDER if error.errno == errno.ENOSPC else f"make {folder} writable, or {OTHER_FOLDER[22:]}"
+        return problem(name, f"a file of {WRITTEN / 1e6:.0f} MB cannot be written to {folder} ({reason})", remedy)
+    if not right:
+        return problem(name, f"{folder} returned other bytes than were written", "check the disk")
+    text = f"writes {written / 1e6:,.0f} MB/s, reads {read:,.0f} images/s in {folder}"
+    if written < SLOW_WRITE or read < SLOW_READ:
+        return note(name, f"{text}: slow, and a GPU may have to wait for images", "use a local or faster disk")
+    return ok(name, text)

@@ -1,0 +1,64 @@
+"""One training step and one search on one device, in a process of its own: ``python -m recheck.doctor.trial``.
+
+Reads what to try as JSON, writes the result as one line of JSON. A broken driver may end or hang this process, but not
+the doctor.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from recheck import circumstances
+from recheck.errors import UserError
+
+ROWS, DIMENSIONS, NEIGHBOURS = 3000, 64, 10
+
+
+def tried(given: dict[str, Any]) -> dict[str, Any]:
+    """The device, the seconds that a step and a search took, and whether the search agrees with the CPU."""
+    import torch
+
+    from recheck.data.few import noise
+    from recheck.training.device import choose_device
+    from recheck.training.seeding import make_deterministic
+    from recheck.training.tryout import try_row
+
+    torch.set_num_threads(given["threads"])
+    make_deterministic(True)
+    device = choose_device(given["device"])
+    started = time.perf_counter()
+    try_row(given["configuration"], noise(given["resize"]), device)
+    step = time.perf_counter() - started
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return {"name": name, "cuda": torch.version.cuda, "device": device.type, "step": step, **searched(device.type)}
+
+
+def searched(device: str) -> dict[str, Any]:
+    """Seconds of a search on the device, and whether it agrees with the CPU."""
+    from recheck.evaluation.search import Search, search_device
+
+    gallery = np.random.default_rng(0).normal(size=(ROWS, DIMENSIONS)).astype(np.float32)
+    rows, used = np.arange(ROWS), search_device(device)
+    started = time.perf_counter()
+    found = Search(gallery, used).nearest(None, NEIGHBOURS, rows)
+    seconds = time.perf_counter() - started
+    agrees = used == "cpu" or np.array_equal(found, Search(gallery, "cpu").nearest(None, NEIGHBOURS, rows))
+    return {"search": seconds, "searched_on": used, "agrees": bool(agrees)}
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    try:
+        result = tried(given)
+    except UserError as error:
+        result = {"error": str(error)}
+    except Exception as error:
+        result = {"error": circumstances.sentence(error) or f"{type(error).__name__}: {error}"}
+    print(f"\n{json.dumps(result)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
