@@ -22,7 +22,7 @@ class DistanceWeightedMiner(library.DistanceWeightedMiner):
             return super().mine(embeddings, labels, ref_emb, ref_labels)
         weights = self.probabilities(embeddings, labels)
         triplets = draw(weights.cpu(), labels.cpu().numpy())
-        return triplets.to(labels.device).unbind()
+        return triplets.to(labels.device, non_blocking=True).unbind()
 
     def probabilities(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """(batch, batch): probability that row i draws row j as a negative; NaN in rows without a candidate."""
