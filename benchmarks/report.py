@@ -15,7 +15,18 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER.parent / "docs" / "performance.md"
-SECTIONS = ("training", "loading", "retrieval", "search_sizes", "losses", "dag", "startup", "quickstart", "gpu")
+SECTIONS = (
+    "training",
+    "loading",
+    "packs",
+    "retrieval",
+    "search_sizes",
+    "losses",
+    "dag",
+    "startup",
+    "quickstart",
+    "gpu",
+)
 PACKAGES = ("torch", "torchvision", "pytorch-metric-learning", "faiss-gpu", "faiss-cpu", "numpy", "snakemake")
 GOAL = "- Goal: "
 

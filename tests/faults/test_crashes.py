@@ -2,6 +2,7 @@
 succeeds and leaves nothing else behind."""
 
 import io
+import math
 import tarfile
 
 import numpy as np
@@ -103,11 +104,12 @@ def test_unpacking(tmp_path, record_property):
         (root / "0" / "x.jpg").unlink()  # so that the tree must be replaced
 
 
-def test_packing(tmp_path, record_property, monkeypatch):
+@pytest.mark.parametrize("limit", [math.inf, 0], ids=["plain", "encoded"])
+def test_packing(tmp_path, record_property, monkeypatch, limit):
     monkeypatch.setattr(packed, "BLOCK", 4)
     root = make_glyphs(tmp_path / "glyphs", 3, 3, size=8)
     index = parse_folder({"name": "glyphs"}, tmp_path, root)
-    work = lambda folder: pack(index, root, None, folder, index_sha256="abc")  # noqa: E731
+    work = lambda folder: pack(index, root, None, folder, index_sha256="abc", plain_limit=limit)  # noqa: E731
     work(tmp_path / "whole" / "original")
     whole, destination = files(tmp_path / "whole"), tmp_path / "packed" / "original"
     for _ in crash_points(lambda: work(destination), record_property, least=15):

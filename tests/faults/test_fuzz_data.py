@@ -40,6 +40,7 @@ def data(tmp_path_factory):
     split = make_split(index["label"], {"scheme": "class_disjoint_folds", "folds": 2})
     write_json(folder / "split.json", {"dataset": "glyphs", "index_sha256": known, **split})
     pack(index, root, None, folder / "packed", index_sha256=known)
+    pack(index, root, {"exact": [12, 9]}, folder / "encoded", index_sha256=known, plain_limit=0)
     return folder
 
 
@@ -112,10 +113,11 @@ def test_images(data, tmp_path, kind, record_property):
     run(15, damaged(buffer.getvalue()), record_property, check)
 
 
-def test_packs(data, tmp_path, record_property):
+@pytest.mark.parametrize("kind", ["packed", "encoded"])
+def test_packs(data, tmp_path, record_property, kind):
     """Every image of a damaged pack is unchanged or refused."""
-    whole = {path.name: path.read_bytes() for path in (data / "packed").iterdir()}
-    right = PackedImages(data / "packed")
+    whole = {path.name: path.read_bytes() for path in (data / kind).iterdir()}
+    right = PackedImages(data / kind)
     images = [right.image(number).tobytes() for number in range(len(right))]
 
     def check(changed):
@@ -129,7 +131,14 @@ def test_packs(data, tmp_path, record_property):
                 pixels = answer(found.image, number)
                 assert isinstance(pixels, UserError) or pixels.tobytes() == images[number]
 
-    for about in (b"{}", b"[]", b"null", b'{"count": 1}', b'"x"'):
+    for about in (
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"count": 1}',
+        b'"x"',
+        whole["pack.json"].replace(b'"reading": {', b'"reading": {"a": 1, '),
+    ):
         check(("pack.json", about))
     files = st.sampled_from(sorted(whole))
     changed = files.flatmap(lambda name: st.tuples(st.just(name), damaged(whole[name])))

@@ -208,4 +208,6 @@ def check_request():
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
     for key, folder in workflow.pathvars.items.items():
+        if key == "scratch":  # a disk of the nodes, which this machine may lack
+            continue
         check_writable(f"pathvars.{key}", folder, f"--config 'pathvars={{{key}: elsewhere}}'")

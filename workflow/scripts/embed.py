@@ -7,6 +7,7 @@ import torch
 
 from recheck.data import transforms
 from recheck.data.fold import FoldData
+from recheck.data.scratch import local_pack
 from recheck.data.splits import embedded, paired_training_images
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
@@ -24,7 +25,9 @@ with job(snakemake):
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
     device = reserve_device(config, f"embed {snakemake.output[0]}", snakemake.resources)
-    data = FoldData.load(source.index, source.split, Path(source.pack).parent, int(snakemake.wildcards.fold))
+    # Every image is read once, so a copy of the pack is used, but not made.
+    folder = local_pack(Path(source.pack).parent, config.get("pathvars", {}).get("scratch"), make=False)
+    data = FoldData.load(source.index, source.split, folder, int(snakemake.wildcards.fold))
     roles = {role: data.roles[role] for role in embedded(data.roles)}
     of_training = configuration.get("distances") == "train"
     also = {"train": paired_training_images(data.roles, data.labels)} if of_training else {}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from recheck.data.images import reading_of
 from recheck.data.index import read_index
-from recheck.data.packed import pack
+from recheck.data.packed import PLAIN_GB, pack
 from recheck.files import sha256
 from recheck.job import job
 from recheck.resize import parse_resize
@@ -18,4 +18,5 @@ with job(snakemake):
         index_sha256=sha256(snakemake.input[0]),
         workers=snakemake.threads,
         reading=reading_of(snakemake.params.reading),
+        plain_limit=snakemake.config.get("plain_pack_gb", PLAIN_GB) * 1e9,
     )

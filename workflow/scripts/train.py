@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from recheck.data.fold import FoldData
+from recheck.data.scratch import local_pack
 from recheck.data.transforms import padding_notes
 from recheck.files import write_json
 from recheck.job import job, warn_once
@@ -39,8 +40,6 @@ with job(snakemake) as log:
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
     device = reserve_device(config, f"train {snakemake.output.model}", snakemake.resources)
-    # Only now: a job that still waits for a GPU has no state to save and may be stopped at once.
-    stop = StopRequest().listen()
     data = data_hashes(source.split, source.pack)
     fingerprint = run_fingerprint(configuration, seed, fold, data, user_files.hashes)
     place = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": seed, "fold": fold}
@@ -54,7 +53,10 @@ with job(snakemake) as log:
         log.info("Reused the same run, %s", reused["reused_from"])
         warn(reused.get("warnings", []))
         sys.exit()
-    images = FoldData.load(source.index, source.split, Path(source.pack).parent, fold)
+    folder = local_pack(Path(source.pack).parent, config.get("pathvars", {}).get("scratch"))
+    images = FoldData.load(source.index, source.split, folder, fold)
+    # Only now: a job that still waits for a GPU or a copy has no state to save and may be stopped at once.
+    stop = StopRequest().listen()
     for sentence in padding_notes(configuration["transforms"], images.shapes):
         where = f"study '{wildcards.study}', dataset '{wildcards.dataset}'"
         warn_once(Path(snakemake.log[0]).parents[3] / "said", f"{where}: {sentence}")

@@ -71,8 +71,17 @@ def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = 
     return resized(height, width, resize)
 
 
-def decode(path: str | Path, resize: Resize = None, reading: Reading | None = None) -> np.ndarray:
+def decode(path: str | Path | IO[bytes], resize: Resize = None, reading: Reading | None = None) -> np.ndarray:
     """The pixels of an image file as stored in a pack: (height, width, 3) uint8, resized bilinearly."""
+    image = resized_image(path, resize, reading)
+    if resize and "jpeg" in resize:
+        # the image after saving it as JPEG, as some protocols do after resizing
+        image = opened(io.BytesIO(jpeg(image, resize["jpeg"])), ("JPEG",)).convert("RGB")
+    return np.asarray(image)
+
+
+def resized_image(path: str | Path | IO[bytes], resize: Resize, reading: Reading | None) -> Image.Image:
+    """An image file as RGB, resized bilinearly; the JPEG of a protocol is not applied."""
     with opened(path) as file:
         image = to_rgb(file, (reading or DEFAULTS)["alpha"])
         if _applies_exif(reading):
@@ -83,9 +92,7 @@ def decode(path: str | Path, resize: Resize = None, reading: Reading | None = No
         image = _fitted(image, height, width)
     elif (height, width) != (image.height, image.width):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-    if resize and "jpeg" in resize:
-        image = _through_jpeg(image, resize["jpeg"])
-    return np.asarray(image)
+    return image
 
 
 def _fitted(image: Image.Image, height: int, width: int) -> Image.Image:
@@ -126,6 +133,13 @@ def _most() -> str:
     return f"{2 * Image.MAX_IMAGE_PIXELS / 1e6:.0f} million"
 
 
+def jpeg(image: Image.Image, quality: int) -> bytes:
+    """The JPEG file of an image."""
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
+
+
 def _applies_exif(reading: Reading | None) -> bool:
     return (reading or DEFAULTS)["exif"] == "apply"
 
@@ -157,10 +171,3 @@ def _upper_bits(image: Image.Image) -> Image.Image:
     if values.size and (values.min() < 0 or values.max() > 0xFFFF):
         raise ValueError("grey values beyond 16 bits: save it with 8 or 16 bits")
     return Image.fromarray((values.astype(np.uint32) >> 8).astype(np.uint8))
-
-
-def _through_jpeg(image: Image.Image, quality: int) -> Image.Image:
-    """The image after saving it as JPEG, as some protocols do after resizing."""
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=quality)
-    return opened(buffer, ("JPEG",)).convert("RGB")

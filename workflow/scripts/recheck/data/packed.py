@@ -4,32 +4,42 @@ A pack is a folder with ``pixels.bin`` (the RGB bytes of one image after another
 each image), ``hashes.npy`` (SHA-256 of each image's pixels) and ``pack.json`` (what the pack was made from). It is made
 in a temporary folder and then renamed, so a pack that exists is complete.
 
+A pack whose pixels would exceed a limit is *encoded*: ``pixels.bin`` has the encoded images (:mod:`.encoding`), which
+readers decode, and ``shapes.npy`` has a third column, their sizes in bytes. Pixels and hashes are those of the plain
+pack, so runs have the same fingerprints and the same bits.
+
 *Writing* survives interruption. The headers of the images determine where each image goes in the file. Several
 processes decode blocks of images, write them and sync them to the disk; then the block is recorded in a journal. After
-a kill at any moment, the same command resumes with the missing blocks and produces bit-identical results.
+a kill at any moment, the same command resumes with the missing blocks and produces bit-identical results. The place of
+an encoded image depends on all images before it, so one process writes the blocks in order.
 
 *Reading* verifies every image that is used. Hashing a whole pack (166 GB for iNaturalist) in every job would take
 minutes, and comparing size and time would miss a damaged disk. So every image has its own hash: ``pack.json`` has the
 hash of shapes and hashes, which is compared when the pack is opened, and each image is compared with its hash when a
-job first reads it. This costs about a quarter of a millisecond per image.
+job first reads it. This costs about a quarter of a millisecond per image. It also detects a library that decodes
+encoded images to other pixels.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import logging
+import math
 import mmap
+import operator
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import PIL
 
+from recheck.data.encoding import ENCODINGS, decoded, decoder, encode, encoding_of
 from recheck.data.images import DEFAULTS, Reading, check_narrow, decode, reason, resized, shape_of
 from recheck.data.parallel import ordered_map
 from recheck.errors import UserError
@@ -40,8 +50,12 @@ if TYPE_CHECKING:  # reading a pack does not need pandas
     import pandas as pd
 
 log = logging.getLogger("recheck")
+PLAIN_GB = 100
+"""Gigabytes of pixels beyond which a pack is encoded, unless the config says otherwise."""
 BLOCK = 64  # images that are written, synced and recorded together
 DIGEST = 32
+SIZE = 8  # bytes of an encoded image's size
+FILES = ("pack.json", "shapes.npy", "hashes.npy", "pixels.bin")
 IN_THE_MAKING = ("journal", "hashes.bin", "plan.json")
 
 
@@ -62,7 +76,16 @@ class Done(NamedTuple):
     number: int
     images: int
     sources: str
-    hashes: str
+    records: str
+    broken: list[tuple[Path, str]]
+
+
+class Encoded(NamedTuple):
+    """The images of a block, encoded, with the hash of each image's pixels."""
+
+    block: Block
+    images: list[bytes]
+    hashes: list[bytes]
     broken: list[tuple[Path, str]]
 
 
@@ -74,11 +97,13 @@ def pack(
     index_sha256: str,
     workers: int = 1,
     reading: Reading | None = None,
+    plain_limit: float = math.inf,
 ) -> dict:
     """Decode and resize every image of an index into a pack; return the content of ``pack.json``.
 
-    Headers are read first, so the required disk space is known before anything is written. Every image is fully
-    decoded, and one message lists all missing or broken images.
+    Headers are read first, so the size of the pixels is known before anything is written; if it exceeds
+    ``plain_limit`` bytes, the pack is encoded. Every image is fully decoded, and one message lists all missing or
+    broken images.
     """
     root, destination = Path(image_root), Path(destination)
     reading = reading or DEFAULTS
@@ -90,14 +115,19 @@ def pack(
         "reading": reading,
         "decoder": f"Pillow {PIL.__version__}",
     }
+    if encoded := _plain_sizes(shapes).sum() > plain_limit:
+        plan |= {"decoder": decoder(), "encoding": encoding_of(resize)}
     with disk_errors(destination):
         work = _prepare(destination, plan, shapes)
-        _write(work, paths, shapes, resize, reading, workers)
-        hashes = np.fromfile(work / "hashes.bin", np.uint8).reshape(-1, DIGEST)
-        for name, array in (("shapes.npy", shapes), ("hashes.npy", hashes)):
+        (_write_encoded if encoded else _write)(work, paths, shapes, resize, reading, workers)
+        records = _records(work, len(paths))
+        hashes = np.ascontiguousarray(records[:, :DIGEST])
+        sizes = _encoded_sizes(records) if encoded else _plain_sizes(shapes)
+        table = np.column_stack([shapes, sizes]) if encoded else shapes
+        for name, array in (("shapes.npy", table), ("hashes.npy", hashes)):
             with atomic(work / name) as temporary:
                 np.save(temporary, array)
-        about = {"count": len(paths), "bytes": int(_starts(shapes)[-1]), "sha256": _root(shapes, hashes), **plan}
+        about = {"count": len(paths), "bytes": int(sizes.sum()), "sha256": _root(shapes, hashes), **plan}
         write_json(work / "pack.json", about)
         _finish(work, destination)
     return about
@@ -109,11 +139,13 @@ class PackedImages:
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
         self.about = read_about(self.directory / "pack.json")
-        self.shapes = self._open(np.load, "shapes.npy")
+        self._encoding = self.about.get("encoding")
+        table = self._open(np.load, "shapes.npy")
         self._hashes = self._open(np.load, "hashes.npy")
-        if self.shapes.ndim != 2 or self.shapes.shape[1] != 2 or self.shapes.dtype.kind != "i":
+        if table.ndim != 2 or table.shape[1] != (3 if self._encoding else 2) or table.dtype.kind != "i":
             raise self._changed("shapes.npy")
-        self._starts = _starts(self.shapes)
+        self.shapes = table[:, :2]
+        self._starts = _starts(table[:, 2] if self._encoding else _plain_sizes(self.shapes))
         path = self.directory / "pixels.bin"
         size = path.stat().st_size if path.exists() else 0
         if len(self.shapes) != self.about["count"] or not size == self.about["bytes"] == self._starts[-1]:
@@ -150,16 +182,33 @@ class PackedImages:
         return len(self.shapes)
 
     def image(self, number: int) -> np.ndarray:
-        """One image as a read-only view into the file, (height, width, 3) uint8, verified when first read."""
+        """One read-only image, (height, width, 3) uint8, verified when first read: a view into the file, or decoded."""
         if not 0 <= number < len(self.shapes):
             raise IndexError(f"image {number} of {len(self.shapes)}")
         height, width = self.shapes[number]
-        pixels = self._pixels[self._starts[number] : self._starts[number + 1]]
+        stored = self._pixels[self._starts[number] : self._starts[number + 1]]
+        pixels = self._decoded(number, stored) if self._encoding else stored
         if not self._verified[number]:
             if hashlib.sha256(pixels).digest() != self._hashes[number].tobytes():
-                raise self._changed(f"image {number}")
+                raise self._other_pixels(number)
             self._verified[number] = 1
         return pixels.reshape(height, width, 3)
+
+    def _decoded(self, number: int, data: np.ndarray) -> np.ndarray:
+        try:
+            return decoded(data.tobytes(), self._encoding, self.about["reading"])
+        except Exception:  # Pillow's readers raise almost anything on damaged files
+            raise self._other_pixels(number) from None
+
+    def _other_pixels(self, number: int) -> UserError:
+        made, here = self.about.get("decoder"), decoder()
+        if not self._encoding or made == here:
+            return self._changed(f"image {number}")
+        return UserError(
+            f"Image {number} of the packed images in {self.directory} is decoded to other pixels than it was packed "
+            f"with: it was packed with {made}, but this is {here}. Install the pinned packages, or delete that folder "
+            "and run again."
+        )
 
     def __getstate__(self) -> dict:
         return {"directory": self.directory}
@@ -176,6 +225,8 @@ def read_about(path: str | Path) -> dict[str, Any]:
         raise _incomplete(Path(path).parent, f"pack.json: {error}") from None
     if not isinstance(about, dict) or not all(key in about for key in ("count", "bytes", "sha256", "index_sha256")):
         raise _incomplete(Path(path).parent, "pack.json lacks some of its keys")
+    if about.get("encoding") not in (None, *ENCODINGS) or ("encoding" in about and "reading" not in about):
+        raise _incomplete(Path(path).parent, f"pack.json has the unknown encoding {about['encoding']!r}")
     return about
 
 
@@ -183,9 +234,14 @@ def _incomplete(directory: Path, why: str) -> UserError:
     return UserError(f"The packed images in {directory} are incomplete ({why}): delete that folder and run again.")
 
 
-def _starts(shapes: np.ndarray) -> np.ndarray:
+def _plain_sizes(shapes: np.ndarray) -> np.ndarray:
+    """The bytes of each image's pixels."""
+    return shapes.astype(np.int64).prod(axis=1) * 3
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
     """The start of each image in pixels.bin, and the end of the last one."""
-    return np.concatenate([[0], np.cumsum(shapes.astype(np.int64).prod(axis=1) * 3)])
+    return np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
 
 
 def _root(shapes: np.ndarray, hashes: np.ndarray) -> str:
@@ -254,11 +310,13 @@ def _prepare(destination: Path, plan: dict, shapes: np.ndarray) -> Path:
     plan = {**plan, "shapes": hashlib.sha256(shapes.tobytes()).hexdigest()}
     if not _can_resume(work, plan):
         shutil.rmtree(work, ignore_errors=True)
-    needed = int(_starts(shapes)[-1])
+    # how much an encoded pack needs is not known before it is made
+    needed = 0 if "encoding" in plan else int(_plain_sizes(shapes).sum())
+    width = DIGEST + SIZE if "encoding" in plan else DIGEST
     check_space(needed - _on_disk(work / "pixels.bin"), destination, f"Packing into {destination}")
     if not work.exists():
         work.mkdir(parents=True)
-        for name, size in (("pixels.bin", needed), ("hashes.bin", DIGEST * len(shapes))):
+        for name, size in (("pixels.bin", needed), ("hashes.bin", width * len(shapes))):
             with (work / name).open("wb") as file:
                 file.truncate(size)
         (work / "journal").touch()
@@ -279,7 +337,7 @@ def _on_disk(path: Path) -> int:
 
 
 def _blocks(paths: list[Path], shapes: np.ndarray) -> Iterator[Block]:
-    starts = _starts(shapes)
+    starts = _starts(_plain_sizes(shapes))
     for number, first in enumerate(range(0, len(paths), BLOCK)):
         chosen = slice(first, first + BLOCK)
         yield Block(number, first, paths[chosen], shapes[chosen], int(starts[first]), _sources(paths[chosen]))
@@ -294,42 +352,52 @@ def _sources(paths: list[Path]) -> str:
 
 
 def _write(work: Path, paths: list[Path], shapes: np.ndarray, resize: Resize, reading: Reading, workers: int) -> None:
-    noted = _noted(work, shapes)
-    blocks = list(_blocks(paths, shapes))
-    open_blocks = [block for block in blocks if noted.get(block.number) != block.sources]
-    finished = len(paths) - sum(len(block.paths) for block in open_blocks)
-    if finished:
-        log.info("Resuming: %d of %d images are already packed", finished, len(paths))
+    noted = _noted(work, len(paths))
+    open_blocks = [block for block in _blocks(paths, shapes) if noted.get(block.number) != block.sources]
     broken = []
-    done = ordered_map(
-        functools.partial(_write_block, work=work, resize=resize, reading=reading),
-        open_blocks,
-        workers,
-        total=len(paths),
-        description="Packing images",
-        chunk=1,
-        done=finished,
-        size=lambda result: result.images,
-    )
+    work_on = functools.partial(_write_block, work=work, resize=resize, reading=reading)
     with (work / "journal").open("a", encoding="ascii") as journal:
-        for result in done:
+        for result in _in_blocks(work_on, open_blocks, len(paths), workers, lambda result: result.images):
             broken += result.broken
             if not result.broken:
-                journal.write(f"{result.number} {result.sources} {result.hashes}\n")
-                journal.flush()
+                _note(journal, result.number, result.sources, result.records)
     _refuse_broken(broken)
 
 
-def _noted(work: Path, shapes: np.ndarray) -> dict[int, str]:
+def _in_blocks(function: Callable, blocks: list[Block], total: int, workers: int, size: Callable) -> Iterator[Any]:
+    """The results of the blocks that are left, in order, with a progress bar."""
+    finished = total - sum(len(block.paths) for block in blocks)
+    if finished:
+        log.info("Resuming: %d of %d images are already packed", finished, total)
+    return ordered_map(
+        function, blocks, workers, total=total, description="Packing images", chunk=1, done=finished, size=size
+    )
+
+
+def _note(journal: IO[str], number: int, sources: str, records: str) -> None:
+    journal.write(f"{number} {sources} {records}\n")
+    journal.flush()
+
+
+def _records(work: Path, count: int) -> np.ndarray:
+    """One row of bytes per image: the hash of its pixels and, in an encoded pack, its size."""
+    return np.fromfile(work / "hashes.bin", np.uint8).reshape(count, -1 if count else DIGEST)
+
+
+def _encoded_sizes(records: np.ndarray) -> np.ndarray:
+    return records[:, DIGEST:].copy().view("<i8")[:, 0]
+
+
+def _noted(work: Path, count: int) -> dict[int, str]:
     """The blocks recorded in the journal, with the hash of their source images at that time."""
-    hashes = np.fromfile(work / "hashes.bin", np.uint8).reshape(len(shapes), DIGEST)
+    records = _records(work, count)
     noted = {}
     for line in (work / "journal").read_text(encoding="ascii").splitlines():
         parts = line.split()
         if len(parts) != 3 or not parts[0].isdecimal():
             continue  # an unfinished line of a job that was killed
         first = int(parts[0]) * BLOCK
-        if hashlib.sha256(hashes[first : first + BLOCK]).hexdigest() == parts[2]:
+        if hashlib.sha256(records[first : first + BLOCK]).hexdigest() == parts[2]:
             noted[int(parts[0])] = parts[1]
     return noted
 
@@ -352,10 +420,60 @@ def _write_block(block: Block, work: Path, resize: Resize, reading: Reading) -> 
         os.fsync(out.fileno())
     hashes = b"".join(digests)
     if not broken:
-        with (work / "hashes.bin").open("r+b", buffering=0) as out:
-            _put(out.fileno(), hashes, DIGEST * block.first)
-            os.fsync(out.fileno())
+        _put_records(work, block.first, hashes, DIGEST)
     return Done(block.number, len(block.paths), block.sources, hashlib.sha256(hashes).hexdigest(), broken)
+
+
+def _write_encoded(
+    work: Path, paths: list[Path], shapes: np.ndarray, resize: Resize, reading: Reading, workers: int
+) -> None:
+    """Encode the images in several processes, and append them to the file in order."""
+    noted = _noted(work, len(paths))
+    blocks = list(_blocks(paths, shapes))
+    done = list(itertools.takewhile(lambda block: noted.get(block.number) == block.sources, blocks))
+    kept = sum(len(block.paths) for block in done)
+    position = int(_encoded_sizes(_records(work, len(paths)))[:kept].sum())
+    broken = []
+    work_on = functools.partial(_encode_block, resize=resize, reading=reading)
+    with (work / "journal").open("a", encoding="ascii") as journal, (work / "pixels.bin").open("r+b") as out:
+        out.truncate(position)
+        out.seek(position)
+        for block, images, hashes, bad in _in_blocks(
+            work_on, blocks[len(done) :], len(paths), workers, lambda result: len(result.block.paths)
+        ):
+            broken += bad
+            if broken:
+                continue  # list all broken images; what comes after the first one has no place yet
+            out.writelines(images)
+            out.flush()
+            os.fsync(out.fileno())
+            sizes = (len(data).to_bytes(SIZE, "little") for data in images)
+            records = b"".join(map(operator.add, hashes, sizes))
+            _put_records(work, block.first, records, DIGEST + SIZE)
+            _note(journal, block.number, block.sources, hashlib.sha256(records).hexdigest())
+    _refuse_broken(broken)
+
+
+def _encode_block(block: Block, resize: Resize, reading: Reading) -> Encoded:
+    encoded = Encoded(block, [], [], [])
+    for path, shape in zip(block.paths, block.shapes, strict=True):
+        try:
+            data, pixels = encode(path, resize, reading)
+        except Exception as error:  # Pillow's readers raise almost anything on damaged files
+            encoded.broken.append((path, reason(error)))
+            continue
+        if pixels.shape != (*shape, 3):
+            encoded.broken.append((path, "its size differs from its header"))
+        encoded.images.append(data)
+        encoded.hashes.append(hashlib.sha256(pixels).digest())
+    return encoded
+
+
+def _put_records(work: Path, first: int, records: bytes, width: int) -> None:
+    """Write the records of a block and sync them to the disk."""
+    with (work / "hashes.bin").open("r+b", buffering=0) as out:
+        _put(out.fileno(), records, width * first)
+        os.fsync(out.fileno())
 
 
 def _put(file: int, data: bytes, position: int) -> None:
