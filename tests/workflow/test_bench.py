@@ -1,6 +1,7 @@
 """The performance measurements run and make a page. No test depends on a time."""
 
 import datetime
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from support.project import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import first_gpu
+import gpu
 import quickstart
 import report
 import timing
@@ -72,3 +75,46 @@ def test_seconds_per_rule_are_read_from_snakemakes_benchmark_files(logs, tmp_pat
     assert set(seconds) == set(quickstart.ORDER) and min(seconds.values()) > 0
     quickstart.draw({"one": seconds, "other": seconds}, tmp_path / "chart.png")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rows_at_their_published_sizes_are_measured_on_any_device():
+    """In a study of the quickstart's size; a row that fails is reported, and the others are measured."""
+    page = gpu.section(quick=True)
+    assert re.search(r"^\| quickstart emoji triplet \| as published \| 32 \| \d+ \| \d+ \| [\d.]+ \| ", page, re.M), (
+        page
+    )
+    assert gpu.attempt({}, None, None, None, 0)[0].startswith("failed: ")
+
+
+def test_the_protocol_for_the_first_gpu_is_documented():
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    commands = page.split("<!-- protocol -->")[1].split("<!-- /protocol -->")[0].strip().splitlines()[1:-1]
+    assert commands == [step.command for step in first_gpu.STEPS]
+    assert f"{sum(step.minutes for step in first_gpu.STEPS):.0f} minutes in total" in page
+
+
+def test_the_report_of_the_first_gpu(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "gpu_report"
+    runs = "quickstart/emoji/triplet/seed0"
+    for kind, weights in (("once", b"ab"), ("again", b"ax"), ("cpu", b"cc")):
+        for fold, weight in enumerate(weights):
+            path = folder / kind / runs / f"fold{fold}"
+            path.mkdir(parents=True)
+            (path / "model.safetensors").write_bytes(bytes([weight]))
+            (path / "run.json").write_text("{}")
+        metrics = {"metrics": {"P@1": len(kind) / 8}, "folds": []}
+        (folder / kind / runs / "separated.json").write_text(json.dumps(metrics))
+    assert first_gpu.compared(folder) == [
+        "1 of 2 models have the same bits after an interruption (2 were trained).",
+        f"Different: {runs}/fold1/model.safetensors",
+        "triplet, separated: CPU P@1 0.375; GPU P@1 0.5.",
+    ]
+    steps = [("good", "echo fine", 1), ("bad", "false", 1), ("gone", "no_such_program", 1), ("slow", "sleep 99", 0.001)]
+    outcomes = [first_gpu.run(first_gpu.Step(*step), folder) for step in steps]
+    assert [one["ended"] for one in outcomes] == ["ok", "failed (1)", "failed (127)", "stopped: too slow"]
+    assert (folder / "good.txt").read_text() == "$ echo fine\nfine\n"
+    assert "| slow | stopped: too slow |" in first_gpu.summary(outcomes, [])
+    sent = {path.relative_to(folder).as_posix() for path in map(tmp_path.joinpath, first_gpu.collected(folder))}
+    assert {"good.txt", f"once/{runs}/fold0/run.json", f"cpu/{runs}/separated.json"} <= sent
+    assert not any(name.endswith(".safetensors") for name in sent)
