@@ -19,7 +19,7 @@ RUNS = "emoji/*/seed*/fold*"
 
 
 class Step(NamedTuple):
-    """A command of the protocol. One that is to be interrupted ends with an error."""
+    """A command of the protocol, with its limit; ``interrupted`` if it stops itself by ``timeout``."""
 
     name: str
     command: str
@@ -61,10 +61,8 @@ def run(step: Step, folder: Path) -> dict[str, Any]:
             output.write(f"{error}\n")
             code = 127
     seconds = time.perf_counter() - started
-    if step.interrupted:
-        ended = "finished before it was interrupted" if code == 0 else "interrupted"
-    else:
-        ended = {0: "ok", 124: "stopped: too slow"}.get(code, f"failed ({code})")
+    ok, stopped = ("finished too early", "ok") if step.interrupted else ("ok", "stopped: too slow")
+    ended = {0: ok, 124: stopped}.get(code, f"failed ({code})")
     return {"step": step.name, "command": step.command, "ended": ended, "seconds": round(seconds, 1)}
 
 
