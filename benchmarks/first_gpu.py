@@ -40,7 +40,7 @@ STEPS = (
     Step("interrupted", f"timeout --signal=INT 45 {quickstart('again')}", 1, interrupted=True),
     Step("continued", quickstart("again"), 3),
     Step("cpu", quickstart("cpu", "device=cpu methods=[triplet]"), 3),
-    Step("speed", "python benchmarks/gpu.py", 4),
+    Step("speed", "python benchmarks/gpu_rows.py", 4),
     Step("try_mlrc", "snakemake --cores 1 try --config study=mlrc", 2),
     Step("try_unbiased", "snakemake --cores 1 try --config study=unbiased", 2),
     Step("try_contextual", "snakemake --cores 1 try --config study=contextual_224", 2),

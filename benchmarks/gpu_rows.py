@@ -1,4 +1,4 @@
-"""GPU: images/s and memory of rows at their published sizes, with each precision, on the visible GPU.
+"""GPU rows: images/s and memory of rows at their published sizes, with each precision, on the visible GPU.
 
 Without a GPU it measures the CPU, which takes hours; ``--quick`` shows that it works. Nothing is downloaded: networks
 have random weights, and photographs are generated.
@@ -113,7 +113,7 @@ def section(quick: bool) -> str:
                 print(*columns, sep=", ", file=sys.stderr, flush=True)
                 lines.append(f"| {' | '.join(columns)} |")
     about = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU (no GPU was found)"
-    return f"""## GPU
+    return f"""## Rows on a GPU
 
 {about}, torch {torch.__version__}, CUDA {torch.version.cuda}; {workers} loader processes; deterministic algorithms.
 

@@ -13,7 +13,7 @@ from support.project import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import first_gpu
-import gpu
+import gpu_rows
 import quickstart
 import report
 import timing
@@ -79,11 +79,11 @@ def test_seconds_per_rule_are_read_from_snakemakes_benchmark_files(logs, tmp_pat
 
 def test_rows_at_their_published_sizes_are_measured_on_any_device():
     """In a study of the quickstart's size; a row that fails is reported, and the others are measured."""
-    page = gpu.section(quick=True)
+    page = gpu_rows.section(quick=True)
     assert re.search(r"^\| quickstart emoji triplet \| as published \| 32 \| \d+ \| \d+ \| [\d.]+ \| ", page, re.M), (
         page
     )
-    assert gpu.attempt({}, None, None, None, 0)[0].startswith("failed: ")
+    assert gpu_rows.attempt({}, None, None, None, 0)[0].startswith("failed: ")
 
 
 def test_the_protocol_for_the_first_gpu_is_documented():
