@@ -90,6 +90,8 @@ def test_the_protocol_for_the_first_gpu_is_documented():
     page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     commands = page.split("<!-- protocol -->")[1].split("<!-- /protocol -->")[0].strip().splitlines()[1:-1]
     assert commands == [step.command for step in first_gpu.STEPS]
+    named = re.findall(r"`((?:tests|benchmarks)/[\w/.]+)`", page)
+    assert len(named) > 10 and [path for path in named if not (ROOT / path).exists()] == []
     assert f"{sum(step.minutes for step in first_gpu.STEPS):.0f} minutes in total" in page
 
 
