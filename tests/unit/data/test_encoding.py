@@ -66,6 +66,7 @@ def test_only_packs_beyond_the_limit_are_encoded(tmp_path, images):
         PackedImages(tmp_path / "packed").verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jpeg", "webp"])
 def test_a_run_has_the_same_bits(tmp_path, images, kind):
     root, index = images

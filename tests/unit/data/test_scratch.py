@@ -155,6 +155,7 @@ def test_a_job_waits_for_the_copy_and_makes_it_if_the_other_is_killed(packs, dis
     assert left(disk) == []
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(packs, disk, record_property):
     """Whatever a killed job leaves, the next job reads the right pixels and leaves nothing."""
 
