@@ -22,6 +22,7 @@ SECTIONS = (
     "retrieval",
     "search_sizes",
     "losses",
+    "steps",
     "dag",
     "startup",
     "quickstart",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recheck.doctor.finding import Finding, ok, problem
+from recheck.doctor.finding import Finding, note, ok, problem
 from recheck.study.yaml import read_yaml
 
 SECONDS = 20
@@ -30,7 +30,7 @@ def partitions(profile: Path) -> Iterator[Finding]:
         listed = subprocess.run(asked, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-        yield problem("SLURM", f"sinfo failed ({reason})", "ask your site, or run without --profile slurm")
+        yield note("SLURM", f"sinfo failed ({reason})", "ask your site, or run without --profile slurm")
         return
     existing = _read(listed)
     for name, rules in _wanted(read_yaml(profile)).items():

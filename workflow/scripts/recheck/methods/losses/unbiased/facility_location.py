@@ -73,9 +73,9 @@ class FacilityLocationLoss(nn.Module):
             augmented = self.gamma * (1 - agreement(moved))
             score = -torch.minimum(matrix, nearest).sum(dim=1) + augmented
             score[medoids] = -torch.inf
-            best = score.argmax()
-            medoids = torch.cat((medoids, best[None]))
-            nearest, slots = torch.minimum(nearest, matrix[best]), moved[best]
+            best = score.argmax(dim=0, keepdim=True)  # one row: a single number as index would have to be read first
+            medoids = torch.cat((medoids, best))
+            nearest, slots = torch.minimum(nearest, matrix[best][0]), moved[best][0]
         return medoids
 
     def _sweep(self, matrix: torch.Tensor, agreement: "Agreement", medoids: torch.Tensor) -> bool:
