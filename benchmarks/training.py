@@ -41,7 +41,7 @@ def configuration(setting: "Setting") -> dict[str, Any]:
     row = load_study("quickstart", files).run("emoji", "contrastive").training
     crop = {"random_resized_crop": {"size": setting.crop, "scale": [0.16, 1.0], "ratio": [0.75, 1.333]}}
     transforms = {"resize": {"shorter": SHORTER}, "train": [crop, {"horizontal_flip": {"p": 0.5}}]}
-    backbone = {"name": setting.backbone, "weights": "none"}
+    backbone = {"name": setting.backbone, "weights": "imagenet" if setting.backbone == LITE else "none"}
     return {
         **row,
         "model": {**row["model"], "backbone": backbone},
@@ -143,6 +143,8 @@ SETTINGS = (
     Setting(64, 50, 0, "timm/mobilenetv3_small_100"),
 )
 QUICK = (Setting(32, 2, 0),)
+# pixels → goal relative to batches in memory
+LEAST = {64: 0.97, 32: 0.93}
 
 
 def measured(folder: Path, setting: Setting, repeats: int) -> dict[str, list[float]]:
@@ -183,7 +185,7 @@ def section(quick: bool) -> str:
             rows.append(f"| {' | '.join(map(str, columns))} | {spread(memory)} | {spread(library)} |")
             if setting.workers == 0 and setting.steps != 10:
                 size = f"{setting.backbone}, {setting.crop} × {setting.crop} pixels, no loader process"
-                goals.append(goal(f"images/s relative to batches in memory, {size}", memory, 0.95))
+                goals.append(goal(f"images/s relative to batches in memory, {size}", memory, LEAST[setting.crop]))
                 goals.append(goal(f"images/s relative to MetricLossOnly on JPEG files, {size}", library, 1.5))
     return f"""## Training
 
@@ -192,8 +194,8 @@ Batches of {BATCH}, one thread, {repeats} turns.
 - **Network.** EfficientNet-Lite0 with the contrastive loss, as in the quickstart, and one with a third of its cost.
 - **Images.** JPEG files of 500 × 375 pixels, resized to a shorter side of {SHORTER}. The random crop is 64 × 64, as in
   the quickstart, or 32 × 32, as in most of the `_tiny` studies.
-- **Run.** One whole epoch without evaluation: checksums of the packed images, augmentation, events, and saving the
-  state at the end. An epoch of `mlrc` has 100 steps, one of the quickstart ten.
+- **Run.** One whole epoch without evaluation: checksums of the packed images, augmentation and events. An epoch of
+  `mlrc` has 100 steps, one of the quickstart ten.
 
 | network | pixels | steps | loader processes | images/s | ÷ batches in memory | ÷ MetricLossOnly on JPEG files |
 |---|---|---:|---:|---:|---:|---:|
@@ -201,7 +203,7 @@ Batches of {BATCH}, one thread, {repeats} turns.
 
 {chr(10).join(goals)}
 
-- Saving the state costs the same for every epoch, so it shows most in an epoch of only ten steps.
+- A run shorter than a minute saves no state (`save_every`).
 - Packing saves the time of decoding, about 4 ms per image here. The slower the network, the smaller that share.
 - Loader processes hide the loading time only while a core is idle. With one run per core none is, so the default on a
   CPU is no loader process (`workers`: a job's threads minus one).

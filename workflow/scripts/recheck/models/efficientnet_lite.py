@@ -23,7 +23,11 @@ STAGES = (
 
 
 class SameConv(nn.Conv2d):
-    """A convolution without bias whose output has size ⌈input / stride⌉."""
+    """A convolution without bias whose output has size ⌈input / stride⌉.
+
+    PyTorch pads evenly while it convolves, which is faster than a padded copy and gives the same bits, except in the
+    gradients of kernels that are larger than the map.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1):
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
@@ -31,6 +35,9 @@ class SameConv(nn.Conv2d):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         kernel, stride = self.kernel_size[0], self.stride[0]
         missing = [max(0, (-(-side // stride) - 1) * stride + kernel - side) for side in x.shape[-2:]]
+        if min(x.shape[-2:]) >= kernel and not any(m % 2 for m in missing):
+            padding = [m // 2 for m in missing]
+            return F.conv2d(x, self.weight, None, self.stride, padding, self.dilation, self.groups)
         if any(missing):
             rows, columns = ((m // 2, m - m // 2) for m in missing)
             x = F.pad(x, (*columns, *rows))

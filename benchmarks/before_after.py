@@ -1,0 +1,251 @@
+"""This commit compared with an earlier one, in turn: embedding, waiting for first batches and states, the quickstart.
+
+Both commits are checked out into temporary folders. Each measurement is a new process that uses the package of one of
+them. The quickstart's contrastive rows are trained and embedded by both commits from the same packed images; their
+weights, embeddings and histories are compared bit by bit. About nine minutes on two idle cores.
+"""
+
+import argparse
+import csv
+import hashlib
+import inspect
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from timing import goal, ratios, spread
+
+ROOT = Path(__file__).resolve().parents[1]
+SNAKEMAKE = Path(sys.executable).with_name("snakemake")
+PARTS = ("embedding", "waiting", "engine")
+EPOCHS, WORKERS = 20, 2
+
+
+def measured(tree: Path, part: str, photos: Path) -> dict[str, float]:
+    """Numbers of one part, measured in a new process with the package of a checked-out commit."""
+    command = [sys.executable, __file__, "--measure", part, "--tree", str(tree), "--photos", str(photos)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def measure(part: str, tree: Path, photos: Path) -> dict[str, float]:
+    sys.path.insert(0, str(tree / "benchmarks"))
+    import torch
+    import training
+
+    torch.set_num_threads(1)
+    training.make_deterministic(True)
+    if not (photos / "labels.txt").exists():
+        training.prepare(photos, 40, 16)
+    return {"embedding": _embedding, "waiting": _waiting, "engine": _engine}[part](training, photos)
+
+
+def _embedding(training: Any, photos: Path) -> dict[str, float]:
+    """Images per second for a network that costs nothing, as if it ran on a fast GPU; resized like in `unbiased`."""
+    import numpy as np
+    import torch
+
+    from recheck.data import transforms
+    from recheck.training.device import autocast
+    from recheck.training.loading import embed
+
+    class Mean(torch.nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels[:, :, 0].float().mean(2)
+
+    data = training.fold(photos)
+    data.images.verify()
+    numbers = np.tile(np.arange(len(data.labels)), 4)
+    steps = [{"resize": {"shorter": 240, "interpolation": "bicubic"}}, {"center_crop": {"size": 224}}]
+    workers = {"workers": WORKERS} if "workers" in inspect.signature(embed).parameters else {}
+    cpu = torch.device("cpu")
+    started = time.perf_counter()
+    embed(Mean(), data.images, numbers, transforms.build(steps), 32, cpu, autocast(cpu, "float32"), **workers)
+    return {"images_per_second": len(numbers) / (time.perf_counter() - started)}
+
+
+def _waiting(training: Any, photos: Path) -> dict[str, float]:
+    """Seconds from the start of an epoch to its first batch (mean), and seconds that training stops for one state."""
+    row = training.configuration(training.Setting(32, 2, WORKERS))
+    row["schedule"] = {**row["schedule"], "epochs": EPOCHS}
+    run = training.make_run(photos, row, WORKERS)
+    epoch, step, save = run._train_epoch, run._step, run.state_file.save
+    begun, waits, states = [0.0], [], []
+
+    def timed_epoch(events: Any) -> None:
+        begun.append(time.perf_counter())
+        epoch(events)
+
+    def timed_step(*batch: Any) -> float:
+        if len(waits) < len(begun) - 1:
+            waits.append(time.perf_counter() - begun[-1])
+        return step(*batch)
+
+    def timed_save(*state: Any) -> None:
+        started = time.perf_counter()
+        save(*state)
+        states.append(time.perf_counter() - started)
+
+    run._train_epoch, run._step = timed_epoch, timed_step
+    beside = hasattr(run, "saver")  # the state is written by a thread
+    if not beside:
+        run.state_file.save = timed_save
+    run.train()
+    if beside:
+        run.saver = type(run.saver)(run.state_file)
+        started = time.perf_counter()
+        run._save()
+        states.append(time.perf_counter() - started)
+        run.saver.wait()
+    return {"first_batch": statistics.mean(waits), "state": statistics.mean(states)}
+
+
+def _engine(training: Any, photos: Path) -> dict[str, float]:
+    """CPU time of the same steps on batches in memory, relative to a whole run, at two image sizes."""
+    found = {}
+    for crop in (64, 32):
+        row = training.configuration(training.Setting(crop, 50, 0))
+        row["model"]["backbone"] = {"name": training.LITE, "weights": "imagenet"}
+        run, memory = training.make_run(photos, row), training.in_memory(training.make_run(photos, row), 50)
+        moments = [time.process_time()]
+        for function in (run.train, memory):
+            function()
+            moments.append(time.process_time())
+        found[str(crop)] = (moments[2] - moments[1]) / (moments[1] - moments[0])
+    return found
+
+
+def quickstart(tree: Path) -> tuple[float, float]:
+    """Wall and CPU seconds of training and embedding the contrastive rows."""
+    for made in ("results/quickstart/emoji/contrastive", "results/state", "logs"):
+        shutil.rmtree(tree / made, ignore_errors=True)
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    _snakemake(tree, "--until", "embed", "--config", "device=cpu", "methods=[contrastive]", "reuse=false")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - started, busy
+
+
+def _snakemake(tree: Path, *arguments: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    command = [str(SNAKEMAKE), "--cores", "2", *arguments, "--", "quickstart"]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+
+
+def contents(tree: Path) -> dict[str, str]:
+    """Hash of every model, embedding and history (without its times)."""
+    found = {}
+    for path in sorted((tree / "results/quickstart/emoji/contrastive").rglob("fold*/*")):
+        if path.suffix == ".safetensors":
+            found[str(path.relative_to(tree))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif path.name == "history.csv":
+            with path.open(encoding="utf-8") as file:
+                rows = [{k: v for k, v in row.items() if k != "images_per_second"} for row in csv.DictReader(file)]
+            found[str(path.relative_to(tree))] = json.dumps(rows)
+    return found
+
+
+def checked_out(commit: str, folder: Path) -> Path:
+    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
+    subprocess.run(["git", "checkout", "--quiet", commit], cwd=folder, check=True)
+    if (ROOT / "resources/datasets").is_dir():
+        shutil.copytree(ROOT / "resources/datasets", folder / "resources/datasets", copy_function=os.link)
+    return folder
+
+
+def compared(commit: str, turns: int, with_quickstart: bool) -> str:
+    with tempfile.TemporaryDirectory(dir=ROOT) as temporary:
+        trees = {
+            "before": checked_out(commit, Path(temporary) / "before"),
+            "now": checked_out("HEAD", Path(temporary) / "now"),
+        }
+        photos = Path(temporary) / "photos"
+        photos.mkdir()
+        found: dict[str, dict[str, list]] = {}
+        for turn in range(turns):
+            for name, tree in trees.items():
+                for part in PARTS:
+                    if part != "engine" or name == "now" or turn == 0:
+                        found.setdefault(name, {}).setdefault(part, []).append(measured(tree, part, photos))
+        lines = _lines(found)
+        if with_quickstart:
+            lines += _quickstart(trees, turns)
+    return f"## This commit and {commit}\n\n" + "\n".join(lines) + "\n"
+
+
+def _lines(found: dict[str, dict[str, list]]) -> list[str]:
+    def values(name: str, part: str, key: str) -> list[float]:
+        return [each[key] for each in found[name][part]]
+
+    def both(part: str, key: str, digits: int) -> str:
+        return " → ".join(spread(values(name, part, key), digits) for name in ("before", "now"))
+
+    faster = ratios(values("now", "embedding", "images_per_second"), values("before", "embedding", "images_per_second"))
+    lines = [
+        f"- Embedding with {WORKERS} loader processes and a network that costs nothing, images/s: "
+        f"{both('embedding', 'images_per_second', 0)}; ratio {spread(faster)}.",
+        f"- Seconds to the first batch of an epoch, mean of {EPOCHS} epochs with {WORKERS} loader processes: "
+        f"{both('waiting', 'first_batch', 4)}.",
+        f"- Seconds that training stops for one state: {both('waiting', 'state', 3)}.",
+    ]
+    for crop, least in (("64", 0.97), ("32", 0.93)):
+        before = spread(values("before", "engine", crop))
+        lines.append(
+            goal(
+                f"CPU time of batches in memory ÷ a run, efficientnet_lite0, {crop} pixels (before: {before})",
+                values("now", "engine", crop),
+                least,
+            )
+        )
+    return lines
+
+
+def _quickstart(trees: dict[str, Path], turns: int) -> list[str]:
+    _snakemake(trees["before"], "--until", "pack")
+    target = trees["now"] / "resources/datasets"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(trees["before"] / "resources/datasets", target, copy_function=os.link)
+    for tree in trees.values():
+        _snakemake(tree, "--until", "split")
+    seconds: dict[str, list] = {name: [] for name in trees}
+    for _ in range(max(1, turns - 1)):
+        for name, tree in trees.items():
+            seconds[name].append(quickstart(tree))
+    lines = []
+    for place, clock in enumerate(("seconds", "CPU seconds")):
+        before, now = ([pair[place] for pair in seconds[name]] for name in ("before", "now"))
+        saved = [1 - ratio for ratio in ratios(now, before)]
+        change = f"{spread(before, 0)} → {spread(now, 0)}"
+        lines.append(goal(f"share of {clock} saved in the quickstart's training and embedding ({change})", saved, 0.15))
+    one, other = (contents(tree) for tree in trees.values())
+    equal = sum(one[name] == other.get(name) for name in one)
+    lines.append(f"- Models, embeddings and histories that are identical: {equal} of {len(one | other)}.")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", default="f7f1f9f", help="the earlier commit (default: f7f1f9f)")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--no-quickstart", action="store_true", help="leave out the training of real rows")
+    parser.add_argument("--measure", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--tree", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--photos", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.tree, options.photos)))
+    else:
+        print(compared(options.before, options.turns, not options.no_quickstart))
+
+
+if __name__ == "__main__":
+    main()
