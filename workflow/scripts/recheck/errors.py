@@ -17,6 +17,10 @@ class UserError(Exception):
         super().__init__(printable(message))
 
 
+class MachineError(UserError):
+    """A UserError about the machine or its files, which no setting of a run has caused."""
+
+
 def printable(text: str) -> str:
     """Text for a terminal or a log: control characters and bytes that are not UTF-8, as in file names, are escaped."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", _escaped, text)

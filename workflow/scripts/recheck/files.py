@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from recheck.errors import UserError
+from recheck.errors import MachineError, UserError
 
 # Read once: reading it changes it for a moment, for all threads.
 UMASK = os.umask(0)
@@ -47,17 +47,17 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def disk_errors(path: str | Path) -> Iterator[None]:
-    """Turn a full or read-only disk into a UserError about ``path``."""
+    """Turn a full or read-only disk into a MachineError about ``path``."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(
+            raise MachineError(
                 f"No space left while writing {path}: free some space there and run the same command again; "
                 "finished work is kept."
             ) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise UserError(
+            raise MachineError(
                 f"{path} cannot be written ({os.strerror(error.errno)}): make its folder writable, "
                 "or choose another folder (config key 'pathvars')."
             ) from error
@@ -74,7 +74,7 @@ def check_space(needed: int, path: str | Path, doing: str) -> None:
     """Refuse to start a job that needs more space than is free on the disk of ``path``."""
     free = free_space(path)
     if needed > free:
-        raise UserError(
+        raise MachineError(
             f"{doing} needs {needed / 1e6:,.1f} MB in {Path(path).parent}, but only {free / 1e6:,.1f} MB are free: "
             "free some space, or choose another folder (config key 'pathvars')."
         )

@@ -23,6 +23,7 @@ from recheck.names import (
 )
 from recheck.study.definition import changed
 from recheck.study.model import Row, Run, Study
+from recheck.study.search_checks import check_search
 
 # Key of each part in the run settings → kind of part.
 PARTS = {
@@ -52,19 +53,31 @@ def check_study(study: Study) -> None:
     for runs in study.runs.values():
         for row, run in runs.items():
             source = f"{study.path}, row '{row}'"
-            _check_released(run, study.rows[row].released, source)
-            _check_method(run, study.rows[row], source)
-            _check_metrics(run.settings, study.views, source)
-            _check_split(run.settings, source)
-            _check_parts(run.settings, source)
-            _check_sizes(run.settings, source)
-            _check_batches(run.settings, source)
-            _check_views(study.views, run, source)
-            if run.settings["schedule"]["epochs"] > 0 and not (run.settings.get("loss") or run.released):
-                raise UserError(
-                    f"{source}: 'loss' is missing, but 'schedule.epochs' is {run.settings['schedule']['epochs']}. Add "
-                    "a loss, or set 'epochs: 0' for a row that is not trained."
-                )
+            _check_run(run, study, row, source)
+            check_search(run, source, lambda tried, row=row, source=source: _check_run(tried, study, row, source))
+    if any(study.protocols[dataset].get("tuning") for dataset in study.datasets):
+        _check_tuned(study)
+
+
+def _check_tuned(study: Study) -> None:
+    if not any(run.search for runs in study.runs.values() for run in runs.values()):
+        raise UserError(f"{study.path}: 'tuning' needs a row with a 'space'. Add one, or remove 'tuning'.")
+
+
+def _check_run(run: Run, study: Study, row: str, source: str) -> None:
+    _check_released(run, study.rows[row].released, source)
+    _check_method(run, study.rows[row], source)
+    _check_metrics(run.settings, study.views, source)
+    _check_split(run.settings, source)
+    _check_parts(run.settings, source)
+    _check_sizes(run.settings, source)
+    _check_batches(run.settings, source)
+    _check_views(study.views, run, source)
+    if run.settings["schedule"]["epochs"] > 0 and not (run.settings.get("loss") or run.released):
+        raise UserError(
+            f"{source}: 'loss' is missing, but 'schedule.epochs' is {run.settings['schedule']['epochs']}. Add a loss, or "
+            "set 'epochs: 0' for a row that is not trained."
+        )
 
 
 def _check_method(run: Run, row: Row, source: str) -> None:

@@ -52,6 +52,7 @@ def compose(name: str, files: Files, variant: str | None = None) -> dict[str, An
         "published": None,
         "baseline": None,
         "sweep": None,
+        "tuning": None,
     }
     study = {"name": name, **empty, **study, "variants": study.get("variants") or {}}
     study["also_build"] = study.get("also_build") or []

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from recheck import space
 from recheck.errors import UserError, nearest
 from recheck.files import canonical
 from recheck.names import CLUSTERING, RELEASED, watched_metrics
@@ -13,6 +14,7 @@ from recheck.parts import own_files
 from recheck.study import sweep as sweeps
 from recheck.study.compose import Files, compose, merge
 from recheck.study.schema import settings_used_by
+from recheck.study.search import Search
 
 # What a target shows of a study: everything, the results so far, or only the published values.
 ALL, SO_FAR, PUBLISHED = "all", "so_far", "published"
@@ -59,6 +61,16 @@ class Run:
         """Whether this run is trained here, for at least one epoch."""
         return bool(self.settings["schedule"]["epochs"]) and not self.released
 
+    @cached_property
+    def search(self) -> Search | None:
+        """The search for this run's free settings; None if it has none."""
+        return Search.of(self.settings)
+
+    @property
+    def untuned(self) -> "Run":
+        """The same run with the values that the study gives to its free settings."""
+        return replace(self, settings={key: value for key, value in self.settings.items() if key != "space"})
+
     @property
     def members(self) -> int:
         """Number of checkpoints (default: one per fold of the split)."""
@@ -70,7 +82,7 @@ class Run:
 
     @cached_property
     def training(self) -> dict[str, Any]:
-        """The settings that the checkpoint depends on, including how it embeds images."""
+        """The settings that the checkpoint depends on, including how it embeds images; without free settings."""
         training = {
             key: self.settings[key]
             for key in settings_used_by("released" if self.released else "training")
@@ -81,7 +93,8 @@ class Run:
         # how metrics are computed matters to training only if a metric selects the checkpoint or is watched
         watched = {name for names in watched_metrics(training.get("selection", {})).values() for name in names}
         options = self._metric_options(clusters=bool(watched & set(CLUSTERING))) if watched else {}
-        return canonical(training | ({"evaluation": options} if options else {}))
+        fixed = canonical(training | ({"evaluation": options} if options else {}))
+        return space.without(fixed, self.settings["space"]) if self.search else fixed
 
     @cached_property
     def embedding(self) -> dict[str, Any]:
@@ -200,19 +213,21 @@ def load_study(
     *,
     with_weights: Callable[[dict[str, Any], str], dict[str, Any]] = lambda settings, source: settings,
     variant: str | None = None,
+    tuning: Mapping[str, Any] | None = None,
     seeds: Sequence[int] | None = None,
     methods: Sequence[str] | None = None,
 ) -> Study:
     """The study, resolved with the config's variant, seeds and methods; ``check_study`` is left to the caller.
 
-    ``with_weights(settings, source)`` inserts the file of the backbone's weights into the settings of a run.
+    ``with_weights(settings, source)`` inserts the file of the backbone's weights into the settings of a run. ``tuning``
+    replaces keys of every search.
     """
     composed = compose(name, files, variant)
     rows = {row: _row(row, spec, seeds or composed["seeds"]) for row, spec in composed["methods"].items()}
     source = files.studies[name]
 
     def run(dataset: str, row: str, spec: Mapping[str, Any]) -> Run:
-        settings = _resolve(composed, dataset, spec)
+        settings = _resolve(composed, dataset, spec, tuning)
         return Run(with_weights(settings, f"{source}, row '{row}'"), settings["model"]["backbone"]["weights"])
 
     study = Study(
@@ -251,15 +266,20 @@ def _row(name: str, spec: Mapping[str, Any], seeds: Sequence[int]) -> Row:
     )
 
 
-def _resolve(composed: Mapping[str, Any], dataset: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(
+    composed: Mapping[str, Any], dataset: str, row: Mapping[str, Any], tuning: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The run settings: the protocol's, changed by the dataset, then the row, then the row's block for the dataset.
 
-    A sampler of another class that has no `batch` keeps the batch size of the previous layers.
+    A sampler of another class that has no `batch` keeps the batch size of the previous layers. ``tuning`` is the
+    config's change to the study's `tuning`.
     """
     of_dataset = composed["datasets"][dataset]
     tuned = row.get("datasets", {}).get(of_dataset.get("hyperparameters_of", dataset), {})
     known, resolved = settings_used_by(), {}
-    for layer in (composed["protocol"], of_dataset, row, tuned):
+    search = {"tuning": composed["tuning"]} if composed.get("tuning") else {}
+    shortened = {"tuning": tuning} if search and tuning else {}
+    for layer in (composed["protocol"], search, of_dataset, row, tuned, shortened):
         batch = resolved.get("sampler", {}).get("batch")
         resolved = merge(resolved, {key: value for key, value in layer.items() if key in known})
         if batch is not None:

@@ -37,6 +37,24 @@ def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> Non
         raise UserError(f"{source}: {_sentence(max(errors, key=_telling), file)}")
 
 
+def validate_settings(settings: dict[str, Any], source: str | Path) -> None:
+    """Raise a UserError of one sentence if run settings violate the schema of studies."""
+    file = "study.schema.yaml"
+    schema = {"$ref": f"{file}#/$defs/settings"}
+    if errors := list(Draft202012Validator(schema, registry=_REGISTRY).iter_errors(settings)):
+        raise UserError(f"{source}: {_sentence(max(errors, key=_telling), file)}")
+
+
+def has_setting(name: str) -> bool:
+    """Whether the schema of studies lists the run setting with this dotted name."""
+    file = "study.schema.yaml"
+    known = _known_keys({"$ref": "#/$defs/settings"}, file)
+    *outer, last = name.split(".")
+    for word in outer:
+        known = _known_keys(known.get(word, {}), file)
+    return last in known
+
+
 @cache
 def settings_used_by(reader: str | None = None) -> tuple[str, ...]:
     """The run settings that `reader` uses (default: all), from the annotation `used_by` of the study schema."""

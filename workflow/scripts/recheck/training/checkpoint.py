@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from recheck.errors import UserError
+from recheck.errors import MachineError
 from recheck.files import atomic
 
 log = logging.getLogger("recheck")
@@ -90,7 +90,7 @@ class StateFile:
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-            raise UserError(
+            raise MachineError(
                 f"The state in {self.folder} does not fit this run: delete this folder and run again, from the start."
             ) from error
 

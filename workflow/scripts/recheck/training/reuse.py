@@ -39,6 +39,23 @@ class FinishedRuns:
             files = {name: sha256(path) for name, path in outputs.items()}
             write_json(self.notes / f"{key}.json", {"folder": folder, "files": files})
 
+    def keep(self, key: str, outputs: Mapping[str, str]) -> None:
+        """Leave a note of a finished run, with its own links to the files.
+
+        Snakemake deletes the outputs of a run that it plans again. A tuned run is planned again whenever its search
+        has another round, but mostly the same values are chosen.
+        """
+        kept = self.notes / "kept" / Path(outputs["record"]).parent.relative_to(self.results)
+        shutil.rmtree(kept, ignore_errors=True)
+        try:
+            kept.mkdir(parents=True)
+            for path in outputs.values():
+                (kept / Path(path).name).hardlink_to(path)
+        except OSError:  # a file system without links: the run is trained again
+            self.note(key, outputs)
+        else:
+            self.note(key, {name: str(kept / Path(path).name) for name, path in outputs.items()})
+
     def copy(self, key: str, outputs: Mapping[str, str]) -> dict[str, Any] | None:
         """Copy the files of the finished run with this key; return its record, or None if there is no such run."""
         note = self._read(key)
@@ -55,9 +72,10 @@ class FinishedRuns:
             log.info("%s is the same run, but its files have changed. Training instead.", source)
             return None
         events = Path(outputs["record"]).with_name("tensorboard")
-        shutil.rmtree(events, ignore_errors=True)
-        with contextlib.suppress(OSError):  # curves for people, which no job reads
-            shutil.copytree(source / events.name, events)
+        if (source / events.name).is_dir():
+            shutil.rmtree(events, ignore_errors=True)
+            with contextlib.suppress(OSError):  # curves for people, which no job reads
+                shutil.copytree(source / events.name, events)
         return {**read_json(outputs["record"]), "reused_from": str(source)}
 
     def _read(self, key: str) -> dict[str, Any] | None:

@@ -1,0 +1,1 @@
+"""Searches for free settings: proposals, trials and the choice of the best one."""
