@@ -63,8 +63,10 @@ EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
 # State that a run resumes from. It is not a declared output, because Snakemake would delete it.
 STATE = f"{RESULTS}/state/{RUN}"
+SEARCH = "{study}/{dataset}/{method}/tuning"
+TRIAL = "{study}/{dataset}/{method}/trial{trial}/fold{fold}"
 ROW = r"[a-z0-9][a-z0-9._-]*"
-TABLE_NEEDS = ("evaluations", "index", "runs", "split")
+TABLE_NEEDS = ("evaluations", "index", "runs", "searches", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
 RUN_THREADS = 8 if GPUS else 1
@@ -86,6 +88,9 @@ def read_configuration():
     if isinstance(config.get("seeds"), list):
         # Snakemake turns the numbers of `--config seeds=[0,1]` into text.
         config["seeds"] = [int(seed) if str(seed).isdecimal() else seed for seed in config["seeds"]]
+    if isinstance(config.get("tuning"), dict):
+        numbers = config["tuning"].items()
+        config["tuning"] = {key: int(value) if str(value).isdecimal() else value for key, value in numbers}
     for key in ("deterministic", "reuse"):
         # Snakemake turns `--config reuse=false` into text.
         if config.get(key) in ("true", "false"):
@@ -134,6 +139,8 @@ wildcard_constraints:
     method=ROW,
     seed=r"\d+",
     fold=r"\d+",
+    trial=r"\d+",
+    round=r"\d+",
     figure="|".join(FIGURES),
     resize=r"original|(?:shorter\d+|(?:exact|fit)\d+x\d+)(?:jpeg\d+)?",
 

@@ -4,7 +4,7 @@
 rule train:
     input:
         unpack(lambda wildcards: grid.packed_files(run_of(wildcards), wildcards.dataset)),
-        unpack(lambda wildcards: grid.given_files(run_of(wildcards))),
+        unpack(lambda wildcards: grid.given_files(run_of(wildcards), wildcards)),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
     output:
@@ -65,7 +65,7 @@ rule convert:
 
 rule embed:
     input:
-        unpack(lambda wildcards: grid.model_files(run_of(wildcards), wildcards.dataset)),
+        unpack(lambda wildcards: grid.model_files(run_of(wildcards), wildcards)),
         index="<resources>/datasets/{dataset}/images.csv",
         split="<results>/{study}/{dataset}/split.json",
         model="<results>/{study}/{dataset}/{method}/seed{seed}/fold{fold}/model.safetensors",

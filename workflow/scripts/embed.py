@@ -18,10 +18,11 @@ from recheck.training.loading import embed, loader_processes
 from recheck.training.memory import enough_memory
 from recheck.training.record import data_hashes
 from recheck.training.seeding import make_deterministic
+from recheck.tuning.trials import completed
 
 with job(snakemake):
     source, config = snakemake.input, snakemake.config
-    configuration = snakemake.params.configuration
+    configuration = completed(snakemake.params.configuration, source.get("tuned"))
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
     device = reserve_device(config, f"embed {snakemake.output[0]}", snakemake.resources)

@@ -1,7 +1,9 @@
-"""Train one run, and write its model, history and record."""
+"""Train one run, and write its model, history and record; of a trial, only its history and record."""
 
+import shutil
 import sys
 import time
+from logging import INFO, WARNING
 from pathlib import Path
 
 import torch
@@ -23,74 +25,102 @@ from recheck.training.record import UserFiles, data_hashes, machine, run_fingerp
 from recheck.training.reuse import FinishedRuns, reuse_key
 from recheck.training.saving import SAVE_EVERY
 from recheck.training.seeding import make_deterministic
+from recheck.training.trial import failure
+from recheck.tuning.seeds import trial_seed
+from recheck.tuning.trials import completed
 
 
 def warn(findings):
     """Log what the sanity checks found."""
     for found in findings:
-        log.warning("%s, seed %s, fold %s: %s", wildcards.method, wildcards.seed, wildcards.fold, found["text"])
+        log.log(
+            WARNING if trial is None else INFO,
+            "%s, seed %s, fold %s: %s",
+            wildcards.method,
+            seed,
+            wildcards.fold,
+            found["text"],
+        )
 
 
 with job(snakemake) as log:
     started = time.perf_counter()
     user_files = UserFiles(snakemake.params.configuration)
     source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
-    configuration = snakemake.params.configuration
-    seed, fold = int(wildcards.seed), int(wildcards.fold)
+    folder = Path(snakemake.output.record).parent
+    trial = int(wildcards.trial) if wildcards.get("trial") else None
+    configuration = completed(snakemake.params.configuration, source.get("tuned"), trial)
+    seed = int(wildcards.seed) if trial is None else trial_seed(snakemake.params.seed, trial)
+    fold = int(wildcards.fold)
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
-    device = reserve_device(config, f"train {snakemake.output.model}", snakemake.resources)
+    device = reserve_device(config, f"train {folder}", snakemake.resources)
     data = data_hashes(source.split, source.pack)
     fingerprint = run_fingerprint(configuration, seed, fold, data, user_files.hashes)
     place = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": seed, "fold": fold}
+    place |= {} if trial is None else {"trial": trial}
     hardware = machine(device, snakemake.threads)
     finished_runs, outputs = FinishedRuns(snakemake.params.state), dict(snakemake.output.items())
     key = reuse_key(fingerprint, hardware, config["deterministic"])
+    # A tuned run is planned again after each change of its search, mostly with the same values.
+    note = finished_runs.keep if trial is None and source.get("tuned") else finished_runs.note
     if config.get("reuse", True) and (reused := finished_runs.copy(key, outputs)):
-        user_files.copy_to(Path(snakemake.output.model).with_name("code"))
+        user_files.copy_to(folder / "code")
         seconds = round(time.perf_counter() - started, 1)
         write_json(snakemake.output.record, {**reused, **place, "wall_seconds": seconds})
         log.info("Reused the same run, %s", reused["reused_from"])
         warn(reused.get("warnings", []))
+        note(key, outputs)
         sys.exit()
-    folder = local_pack(Path(source.pack).parent, config.get("pathvars", {}).get("scratch"))
-    images = FoldData.load(source.index, source.split, folder, fold)
+    pack = local_pack(Path(source.pack).parent, config.get("pathvars", {}).get("scratch"))
+    images = FoldData.load(source.index, source.split, pack, fold)
     # Only now: a job that still waits for a GPU or a copy has no state to save and may be stopped at once.
     stop = StopRequest().listen()
     for sentence in padding_notes(configuration["transforms"], images.shapes):
         where = f"study '{wildcards.study}', dataset '{wildcards.dataset}'"
         warn_once(Path(snakemake.log[0]).parents[3] / "said", f"{where}: {sentence}")
-    run = Run(
-        configuration,
-        images,
-        seed,
-        fold,
-        device,
-        StateFile(snakemake.params.state, fingerprint),
-        Path(snakemake.output.model).with_name("tensorboard"),
-        workers=loader_processes(config, snakemake.threads),
-        stop=stop,
-        name=f"{wildcards.method}, fold {fold},",
-        save_every=config.get("save_every", SAVE_EVERY),
-        device_name=hardware["device_name" if device.type == "cuda" else "processor"],
-    )
     try:
+        run = Run(
+            configuration,
+            images,
+            seed,
+            fold,
+            device,
+            StateFile(snakemake.params.state, fingerprint),
+            folder / "tensorboard",
+            workers=loader_processes(config, snakemake.threads),
+            stop=stop,
+            name=f"{wildcards.method}, fold {fold},",
+            save_every=config.get("save_every", SAVE_EVERY),
+            device_name=hardware["device_name" if device.type == "cuda" else "processor"],
+        )
         with enough_memory(configuration, config["gpu_share"]):
             outcome = run.train()
     except Interrupted as interruption:
         log.warning("%s", interruption)
         sys.exit(interruption.exit_code)
+    except Exception as error:
+        reason = None if trial is None else failure(error)
+        if reason is None:
+            raise
+        log.info("Trial %d failed: %s", trial, reason, exc_info=error)
+        write_history(snakemake.output.history, [])
+        about = {"fingerprint": fingerprint, "configuration": configuration, "data": data}
+        write_json(snakemake.output.record, {**place, **about, "failed": reason, **hardware})
+        shutil.rmtree(snakemake.params.state, ignore_errors=True)
+        sys.exit()
     user_files.warn_of_others()
-    user_files.copy_to(Path(snakemake.output.model).with_name("code"))
+    user_files.copy_to(folder / "code")
     warn(outcome.warnings)
-    save_model(
-        snakemake.output.model,
-        outcome.weights,
-        configuration["model"],
-        data,
-        num_classes=run.num_classes,
-        best_on_test=outcome.best_on_test,
-    )
+    if trial is None:
+        save_model(
+            snakemake.output.model,
+            outcome.weights,
+            configuration["model"],
+            data,
+            num_classes=run.num_classes,
+            best_on_test=outcome.best_on_test,
+        )
     write_history(snakemake.output.history, outcome.history)
     write_json(
         snakemake.output.record,
@@ -104,6 +134,7 @@ with job(snakemake) as log:
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
             **({"best_on_test": outcome.best_row} if outcome.best_on_test else {}),
+            **({"best": outcome.best_row} if source.get("tuned") else {}),
             "warnings": outcome.warnings,
             **hardware,
             "devices": run.position.devices,
@@ -112,4 +143,7 @@ with job(snakemake) as log:
         },
     )
     if len(run.position.devices) == 1:  # the key names only one device
-        finished_runs.note(key, outputs)
+        note(key, outputs)
+    if trial is not None:
+        # Nothing reads the weights of a trial, so no later job removes its state.
+        shutil.rmtree(snakemake.params.state, ignore_errors=True)

@@ -17,7 +17,7 @@ from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.files import read_json
 from recheck.names import QUERY_VIEWS
-from recheck.report import results, tables, warned
+from recheck.report import results, searches, tables, warned
 from recheck.report.tables.frame import Published, build
 
 
@@ -35,8 +35,8 @@ class Shown:
 class Inputs:
     """The facts and the contents of the files; each file is read on first use.
 
-    ``files`` maps kinds (evaluations, histories, runs, embeddings, index, split, pack, failures) to paths. A figure
-    needs only some of them.
+    ``files`` maps kinds (evaluations, histories, runs, embeddings, searches, trials, index, split, pack, failures) to
+    paths. A figure needs only some of them.
     """
 
     def __init__(self, facts: Mapping[str, Any], files: Mapping[str, Sequence[str | Path]]):
@@ -91,7 +91,18 @@ class Inputs:
             chance=self.chance(self.facts["metrics"]) if has_queries else None,
             failures=self.failures,
             warnings=self.warnings,
+            searched=searches.searched(self.chosen, results.read_runs(self.paths("runs"))) if self.chosen else None,
         )
+
+    @cached_property
+    def chosen(self) -> dict[str, dict[str, Any]]:
+        """The values that the search of each tuned row has chosen."""
+        return searches.read_chosen(self.paths("searches"))
+
+    @cached_property
+    def trials(self) -> dict[str, pd.DataFrame]:
+        """The trials of each tuned row."""
+        return searches.read_trials(self.paths("trials"))
 
     @cached_property
     def histories(self) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from recheck.names import QUERY_VIEWS
 from recheck.retries import reason_in
 
 PLACE = re.compile(
-    r"(?:^|/)(?P<study>[^/]+)/(?P<dataset>[^/]+)/(?P<method>[^/]+)/seed(?P<seed>\d+)/(?:fold(?P<fold>\d+)/)?(?P<name>[^/]+)$"
+    r"(?:^|/)(?P<study>[^/]+)/(?P<dataset>[^/]+)/(?P<method>[^/]+)/(?:seed(?P<seed>\d+)|trial(?P<trial>\d+)|tuning)/(?:fold(?P<fold>\d+)/)?(?P<name>[^/]+)$"
 )
 EVALUATION_COLUMNS = ["dataset", "method", "seed", "view", "dim", "metric", "value"]
 FOLD_COLUMNS = ["dataset", "method", "seed", "view", "fold", "metric", "value"]
@@ -31,14 +31,15 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a file in the results tree; ``fold`` is None for files of all folds."""
+    """The place of a file in the results tree; ``fold`` is None for files of all folds, ``seed`` for a search."""
 
     study: str
     dataset: str
     method: str
-    seed: int
+    seed: int | None
     fold: int | None
     name: str
+    trial: int | None = None
 
 
 def place(path: str | Path) -> Place:
@@ -48,8 +49,8 @@ def place(path: str | Path) -> Place:
             f"{path} is not a path in the results tree; expected …/study/dataset/method/seed0/[fold0/]file."
         )
     names = match.groupdict()
-    fold = None if names["fold"] is None else int(names["fold"])
-    return Place(names["study"], names["dataset"], names["method"], int(names["seed"]), fold, names["name"])
+    seed, fold, trial = (None if names[key] is None else int(names[key]) for key in ("seed", "fold", "trial"))
+    return Place(names["study"], names["dataset"], names["method"], seed, fold, names["name"], trial)
 
 
 def read_evaluations(paths: Iterable[str | Path]) -> pd.DataFrame:
@@ -134,17 +135,23 @@ def summarise(evaluations: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed run: the rule that failed and the reason in one line; ``fold`` is None for jobs over all folds."""
+    """A failed job: its rule and the reason in one line; ``fold`` is None for jobs over all folds.
+
+    ``seed`` is None for jobs of a search.
+    """
 
     method: str
-    seed: int
+    seed: int | None
     fold: int | None
     rule: str
     reason: str
+    trial: int | None = None
 
     @property
     def where(self) -> str:
-        return ", ".join([f"seed {self.seed}", *([] if self.fold is None else [f"fold {self.fold}"]), self.rule])
+        run = "search" if self.seed is None else f"seed {self.seed}"
+        run = run if self.trial is None else f"trial {self.trial}"
+        return ", ".join([run, *([] if self.fold is None else [f"fold {self.fold}"]), self.rule])
 
 
 def read_failures(paths: Iterable[str | Path]) -> list[Failure]:
@@ -152,7 +159,7 @@ def read_failures(paths: Iterable[str | Path]) -> list[Failure]:
     failures = []
     for path in map(Path, paths):
         where, reason = place(path), " ".join(reason_in(path).split())
-        failures.append(Failure(where.method, where.seed, where.fold, path.stem, reason))
+        failures.append(Failure(where.method, where.seed, where.fold, path.stem, reason, where.trial))
     return failures
 
 

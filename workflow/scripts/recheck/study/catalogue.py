@@ -29,7 +29,7 @@ class Catalogue:
         dataset_of: Callable[[str, Path], Any],
         place: Callable[[str], str],
     ):
-        """``chosen`` holds the config's variant, seeds and methods; ``place`` replaces pathvars by folders."""
+        """``chosen`` holds the config's variant, tuning, seeds and methods; ``place`` replaces pathvars by folders."""
         self.files, self.published_folder, self.selection = files, published, Selection.of(chosen)
         self.with_weights, self.dataset_of, self.place = with_weights, dataset_of, place
         self.targets: dict[str, tuple[str, str]] = {name: (name, ALL) for name in files.studies}
@@ -47,7 +47,7 @@ class Catalogue:
             self.reports |= {self._selected_report(target): (target, True) for target in self.targets}
         # every folder with runs → its study
         self.run_folders = {name: name for name in files.studies}
-        if self.selection.variant:
+        if self.selection.of_runs():
             self.run_folders |= {self.selection.of_runs().folder(name): name for name in files.studies}
         self._studies: dict[str, Study] = {}
         self._parts: dict[str, Study] = {}
@@ -58,8 +58,9 @@ class Catalogue:
         """A whole study by the name of the folder of its runs, in the chosen variant, checked."""
         name = self.run_folders.get(name, name)
         if name not in self._studies:
-            study = load_study(name, self.files, with_weights=self.with_weights, variant=self.selection.variant)
-            if study.variant != self._default_variant(name):
+            chosen = {"variant": self.selection.variant, "tuning": self.selection.tuning}
+            study = load_study(name, self.files, with_weights=self.with_weights, **chosen)
+            if not self._has_usual_runs(study, name):
                 study = replace(study, name=self.selection.of_runs().folder(name))
             check_study(study)
             for dataset in study.datasets:
@@ -80,6 +81,7 @@ class Catalogue:
                 self.files,
                 with_weights=self.with_weights,
                 variant=chosen.variant,
+                tuning=chosen.tuning,
                 seeds=chosen.seeds or None,
                 methods=chosen.methods or None,
             )
@@ -95,11 +97,13 @@ class Catalogue:
         same_seeds = scope == PUBLISHED or all(
             selected.rows[row].seeds == whole.rows[row].seeds for row in selected.rows
         )
-        same = same_seeds and len(selected.rows) == len(whole.rows) and whole.variant == self._default_variant(name)
+        same = same_seeds and len(selected.rows) == len(whole.rows) and self._has_usual_runs(whole, name)
         return target if same else self._selected_report(target)
 
-    def _default_variant(self, name: str) -> str:
-        return top_level(name, self.files).get("variant", RECOMMENDED)
+    def _has_usual_runs(self, study: Study, name: str) -> bool:
+        """Whether a study has the variant and the searches that its file names."""
+        usual = study.variant == top_level(name, self.files).get("variant", RECOMMENDED)
+        return usual and not (self.selection.tuning and study.searches)
 
     def _selected_report(self, target: str) -> str:
         name, scope = self.targets[target]

@@ -60,7 +60,7 @@ def check_study(study: Study) -> None:
 
 
 def _check_tuned(study: Study) -> None:
-    if not any(run.search for runs in study.runs.values() for run in runs.values()):
+    if not study.searches:
         raise UserError(f"{study.path}: 'tuning' needs a row with a 'space'. Add one, or remove 'tuning'.")
 
 
@@ -75,8 +75,8 @@ def _check_run(run: Run, study: Study, row: str, source: str) -> None:
     _check_views(study.views, run, source)
     if run.settings["schedule"]["epochs"] > 0 and not (run.settings.get("loss") or run.released):
         raise UserError(
-            f"{source}: 'loss' is missing, but 'schedule.epochs' is {run.settings['schedule']['epochs']}. Add a loss, or "
-            "set 'epochs: 0' for a row that is not trained."
+            f"{source}: 'loss' is missing, but 'schedule.epochs' is {run.settings['schedule']['epochs']}. Add "
+            "a loss, or set 'epochs: 0' for a row that is not trained."
         )
 
 

@@ -45,6 +45,7 @@ def facts(
                     "reduction": runs[row.name].evaluation["reduction"],
                     "normalise": runs[row.name].settings["evaluation"].get("normalise", True),
                     "calibration": runs[row.name].settings["evaluation"].get("calibration", "fixed"),
+                    **search(runs[row.name]),
                 }
                 for row in study.rows.values()
             ],
@@ -99,6 +100,11 @@ def label(study: Study, row: str) -> str:
         return study.rows[row].label
     released = next(runs[row].released for runs in study.runs.values())
     return f"{study.rows[row].label} ({LAYOUTS[released['layout']]})"
+
+
+def search(run: Run) -> dict[str, Any]:
+    """The free settings of a tuned run and the number of its trials; empty for other runs."""
+    return {"search": {**run.search.settings, "trials": run.search.total}} if run.search else {}
 
 
 def reference(study: Study, dataset: str) -> str | None:

@@ -8,6 +8,7 @@ from recheck.files import fingerprint
 from recheck.names import OWN, QUERY_VIEWS
 from recheck.resize import resize_slug
 from recheck.study.model import Run, Study
+from recheck.study.search import TRIAL, TUNING
 
 EXPERIMENT = "<results>/{study}/{dataset}/{row}/seed{seed}"
 FIRST_SEED_ONLY = "embeddings.safetensors"
@@ -58,14 +59,54 @@ def packed_files(run: Run, dataset: str) -> dict[str, str]:
     return {"pack": f"{folder}/pack.json", "pixels": f"{folder}/pixels.bin"}
 
 
-def given_files(run: Run) -> dict[str, list[str]]:
-    """A run's inputs besides its data: the user's own files and the backbone's weights."""
-    return {"user_files": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
+def given_files(run: Run, place: Any) -> dict[str, Any]:
+    """A run's inputs besides its data: the user's own files, the backbone's weights and the chosen values.
+
+    ``place`` are the wildcards of the run's paths.
+    """
+    files = {"user_files": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
+    return {**files, **_chosen(run, place)}
 
 
-def model_files(run: Run, dataset: str) -> dict[str, Any]:
-    """What a trained model needs to embed images: the packed images and the user's files that define the model."""
-    return {**packed_files(run, dataset), "user_files": run.own_model_files}
+def _chosen(run: Run, place: Any) -> dict[str, str]:
+    """The values that the search of a tuned run has chosen."""
+    return {"tuned": f"{_tuning(place)}/best.json"} if run.search else {}
+
+
+def _tuning(place: Any) -> str:
+    return TUNING.format(study=place.study, dataset=place.dataset, row=place.method)
+
+
+def model_files(run: Run, place: Any) -> dict[str, Any]:
+    """What a trained model needs to embed images: the packed images and what defines the model."""
+    return {**packed_files(run, place.dataset), "user_files": run.own_model_files, **_chosen(run, place)}
+
+
+def trial_files(run: Run, place: Any) -> dict[str, Any]:
+    """All inputs of a trial except index and split."""
+    proposed = f"{_tuning(place)}/round{run.search.round_of(int(place.trial))}.json"
+    return {**packed_files(run, place.dataset), **given_files(run, place), "tuned": proposed}
+
+
+def round_files(run: Run, place: Any, number: int) -> dict[str, Any]:
+    """The file of a round and the records of its trials; empty before the first round."""
+    if number < 0:
+        return {}
+    row = {"study": place.study, "dataset": place.dataset, "row": place.method}
+    return {
+        "before": f"{_tuning(place)}/round{number}.json",
+        "records": [
+            f"{TRIAL.format(**row, trial=trial)}/fold{fold}/run.json"
+            for trial in run.search.trials_of(number)
+            for fold in range(run.members)
+        ],
+    }
+
+
+def searches(study: Study, dataset: str, file: str) -> list[str]:
+    """The path of ``file`` for the search of every tuned row."""
+    names = [row for row in study.rows if study.run(dataset, row).search]
+    return [f"{TUNING.format(study=study.name, dataset=dataset, row=row)}/{file}" for row in names]
 
 
 def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, list[str]]:
@@ -75,6 +116,8 @@ def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, 
         "histories": lambda: run_files(study, dataset, "history.csv"),
         "runs": lambda: run_files(study, dataset, "run.json"),
         "embeddings": lambda: run_files(study, dataset, FIRST_SEED_ONLY),
+        "searches": lambda: searches(study, dataset, "best.json"),
+        "trials": lambda: searches(study, dataset, "trials.csv"),
         "index": lambda: [f"<resources>/datasets/{dataset}/images.csv"],
         "split": lambda: [f"<results>/{study.name}/{dataset}/split.json"],
         "pack": lambda: [f"{_first_pack(study, dataset)}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")],
@@ -154,5 +197,7 @@ def tried(study: Study, dataset_of: Callable[[str], Any], place: Callable[[str],
         for row, run in runs.items():
             images = {"pack": place(packed(run, name)), "resize": run.settings["transforms"].get("resize")}
             metrics = [name for name in run.settings["evaluation"]["metrics"] if OWN.fullmatch(name)]
-            rows.append({"name": row, "configuration": run.training, "own_metrics": metrics, "source": source | images})
+            rows.append(
+                {"name": row, "configuration": run.untuned.training, "own_metrics": metrics, "source": source | images}
+            )
     return rows

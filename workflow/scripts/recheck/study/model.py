@@ -180,6 +180,11 @@ class Study:
     def datasets(self) -> tuple[str, ...]:
         return tuple(self.runs)
 
+    @property
+    def searches(self) -> bool:
+        """Whether any row has free settings."""
+        return any(run.search for runs in self.runs.values() for run in runs.values())
+
     def run(self, dataset: str, row: str) -> Run:
         if dataset not in self.runs:
             raise UserError(f"Study '{self.name}' has no dataset '{dataset}'; {nearest(dataset, self.runs)}.")

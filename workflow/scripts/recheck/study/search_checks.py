@@ -89,8 +89,8 @@ def _check_budget(search: Search, source: str) -> None:
         for parameter in spaces.parameters(search.space):
             if not parameter.points:
                 raise UserError(
-                    f"{source}: a grid needs 'values' or 'integer: true' for every setting, and 'space.{parameter.name}' "
-                    "is an interval. Add one of them, or choose another 'tuning.sampler'."
+                    f"{source}: a grid needs 'values' or 'integer: true' for every setting, and "
+                    f"'space.{parameter.name}' is an interval. Add one of them, or choose another 'tuning.sampler'."
                 )
 
 
@@ -100,8 +100,8 @@ def _check_objective(run: Run, source: str) -> None:
     seen = watched_metrics(selection)
     if selection.get("role") != "val" or selection.get("what") == "members":
         raise UserError(
-            f"{source}: a search needs 'selection: {{role: val, metric: …}}', because only validation images may decide. "
-            "Choose a split with validation images, such as class_disjoint_folds."
+            f"{source}: a search needs 'selection: {{role: val, metric: …}}', because only validation images may "
+            "decide. Choose a split with validation images, such as class_disjoint_folds."
         )
     if others := [role for role in seen if role not in ("train", "val")]:
         raise UserError(

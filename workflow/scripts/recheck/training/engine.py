@@ -47,6 +47,7 @@ from recheck.training.interrupt import Interrupted, StopNow, StopRequest
 from recheck.training.loading import Batches, Loading, Task, embed_batches, evaluation_tasks
 from recheck.training.saving import SAVE_EVERY, Saver
 from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
+from recheck.training.trial import Diverged
 from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
 
 log = logging.getLogger("recheck")
@@ -300,9 +301,10 @@ class Run:
         loss = compute_loss(self.loss, self.miner, embeddings, labels)
         value = loss.item()
         if not math.isfinite(value):
-            raise UserError(
+            raise Diverged(
                 f"The loss became {value} at step {position.step + 1} (epoch {position.epoch + 1}): lower "
-                f"'optimisers.*.lr' or check the settings of the loss.{self.saver.kept()}"
+                "'optimisers.*.lr' or check the settings of the loss.",
+                self.saver.kept(),
             )
         for name, optimiser in self.optimisers.items():
             if name not in self.keeping_gradients:
@@ -453,9 +455,9 @@ class Run:
         count = math.ceil(len(indices) / self.configuration["sampler"]["batch"])
         embeddings = embed_batches(self.model, itertools.islice(batches, count), autocast(self.device, self.precision))
         if not np.isfinite(embeddings).all():
-            raise UserError(
-                f"The model produced non-finite embeddings after step {self.position.step}: lower "
-                f"'optimisers.*.lr'.{self.saver.kept()}"
+            raise Diverged(
+                f"The model produced non-finite embeddings after step {self.position.step}: lower 'optimisers.*.lr'.",
+                self.saver.kept(),
             )
         measure = Measure(
             self.data.labels[indices],

@@ -7,6 +7,7 @@ import pandas as pd
 
 from recheck.report import citations
 from recheck.report.results import Failure
+from recheck.report.searches import Searched
 from recheck.report.tables import caption, frame
 from recheck.report.tables.table import Table, load
 from recheck.report.warned import Warned
@@ -22,15 +23,19 @@ def make(
     chance: Mapping[str, Mapping[str, float]] | None = None,
     failures: Sequence[Failure] = (),
     warnings: Sequence[Warned] = (),
+    searched: Mapping[str, Searched] | None = None,
 ) -> Table:
     """The table of one dataset, with ``.markdown()``, ``.csv()``, ``.latex()``, ``.html()`` and ``.json()``.
 
-    ``sizes`` (``results.split_facts``) is for the caption; ``chance`` has values by view and metric.
+    ``sizes`` (``results.split_facts``) is for the caption; ``chance`` has values by view and metric. ``searched``
+    has the searches of tuned rows.
     """
     measured = facts["scope"] != "published"
     failed = {failure.method for failure in failures}
     warned = {warning.method for warning in warnings}
     rows = frame.build(facts, summary, chance if measured else None, failed, warned)
+    if searched:
+        rows = frame.with_searches(rows, searched)
     if not measured:
         rows = frame.with_quotes_only(rows)
     return Table(

@@ -34,6 +34,8 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         *_about_seeds(methods),
         *_about_bold(methods),
     ]
+    if "search_trials" in rows:
+        sentences += _about_searches(rows)
     if BEST_ON_TEST in facts["views"]:
         sentences.append(
             "“Best epoch on test” is selected on the test set itself, so compare it only with published values that "
@@ -112,6 +114,18 @@ def _about_seeds(methods: pd.DataFrame) -> list[str]:
         over = f"{planned} seeds" if same else "the seeds in the last column (if two or more)"
         sentence = f"Measured here: mean ± half-width of the 95 % t-interval over {over}."
     return [sentence]
+
+
+def _about_searches(rows: pd.DataFrame) -> list[str]:
+    """Sentences on the columns of searches."""
+    metric = next(name for name in rows["search_metric"] if name)
+    sentences = [
+        f"“Selected trial”: validation {metric} of the best trial, the highest of several noisy values. “Reruns”: the "
+        "same with the chosen settings and the seeds of this table, without that trial. Searches see no test image."
+    ]
+    if rows["search_on_bound"].map(len).any():
+        sentences.append("“On a bound”: chosen values at an end of their interval; a wider one may be better.")
+    return sentences
 
 
 def _about_bold(methods: pd.DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""The columns of a table: one to three per view and metric, then the last columns (size, seeds).
+"""The columns of a table: one to three per view and metric, then the last columns (search, size, seeds).
 
 To add a last column, add it to ``LAST``.
 """
@@ -95,7 +95,44 @@ def _seeds(rows: pd.DataFrame) -> str:
     return str(count) if count == planned else f"{count} of {planned}"
 
 
+def _has_searches(table: Table) -> bool:
+    return table.measured and "search_trials" in table.frame
+
+
+def _validation(name: str) -> LastColumn:
+    """Validation of the selected trial or of its reruns, in percent."""
+
+    def text(rows: pd.DataFrame) -> str:
+        value = rows[name].iloc[0]
+        return MISSING if np.isnan(value) else number(value)
+
+    title = {"search_selected": "Selected trial", "search_rerun": "Reruns"}[name]
+    return LastColumn(title, _has_searches, text, lambda rows: {name: rows[name].iloc[0]})
+
+
+def _trials(rows: pd.DataFrame) -> str:
+    """The number of a row's trials, and how many of them failed."""
+    count, failed = int(rows["search_trials"].iloc[0]), int(rows["search_failed"].iloc[0])
+    if not count:
+        return MISSING
+    return f"{count} ({failed} failed)" if failed else str(count)
+
+
+def _on_bound(rows: pd.DataFrame) -> str:
+    """The settings whose chosen value lies on a bound."""
+    return ", ".join(rows["search_on_bound"].iloc[0]) or MISSING
+
+
 LAST = [
+    _validation("search_selected"),
+    _validation("search_rerun"),
+    LastColumn(
+        "Trials",
+        _has_searches,
+        _trials,
+        lambda rows: {"search_trials": rows["search_trials"].iloc[0], "search_failed": rows["search_failed"].iloc[0]},
+    ),
+    LastColumn("On a bound", _has_searches, _on_bound, lambda rows: {"search_on_bound": _on_bound(rows)}),
     LastColumn("Size", _sizes_differ, _size, lambda rows: {"size": _size(rows)}),
     LastColumn(
         "Seeds",

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from recheck.names import DISTANCES
+from recheck.report.searches import Searched
 from recheck.report.tables import bold
 
+SEARCHED = ("metric", "selected", "rerun", "trials", "failed", "on_bound")
 # The row that is computed, not measured; and metrics for which higher is not better.
 CHANCE, NOT_RANKED = "chance", DISTANCES
 
@@ -107,6 +109,13 @@ def _chance_rows(
     ]
 
 
+def with_searches(table: pd.DataFrame, searched: Mapping[str, Searched]) -> pd.DataFrame:
+    """The frame with what the search of each row found; empty for rows without a search."""
+    none = Searched("", np.nan, np.nan, 0, 0, ())
+    of_rows = [searched.get(name, none) for name in table["method"]]
+    return table.assign(**{f"search_{key}": [getattr(each, key) for each in of_rows] for key in SEARCHED})
+
+
 def with_quotes_only(table: pd.DataFrame) -> pd.DataFrame:
     """The views and metrics with at least one published value; all of them if there is none."""
     quoted = table.groupby(["view", "metric"])["published"].transform("count") > 0
@@ -127,5 +136,8 @@ def _plain(value: Any) -> Any:
 def from_records(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The frame, restored from the result of ``records``."""
     table = pd.DataFrame(rows).astype(dict.fromkeys(("mean", "interval", "published", "difference"), float))
+    if "search_trials" in table:
+        table = table.astype(dict.fromkeys(("search_selected", "search_rerun"), float))
+        table["search_on_bound"] = table["search_on_bound"].map(tuple)
     quotes = [tuple(np.nan if value is None else value for value in values) for values in table["quotes"]]
     return table.assign(quotes=quotes, **{name: table[name].map(tuple) for name in ("approximate", "notes")})

@@ -1,0 +1,59 @@
+"""How much each free setting mattered in a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recheck.report.figures import Facts, Figure
+from recheck.report.figures.search import has_searches, searches
+from recheck.report.style import BLUE, SMALL, WIDTH, arranged, note, save, styled
+
+if TYPE_CHECKING:
+    from recheck.report.types import Drawing, Inputs
+
+PANELS_PER_ROW = 3
+
+
+def draw(
+    chosen: Mapping[str, Mapping[str, Any]], *, labels: Mapping[str, str], png: str | Path, svg: str | Path
+) -> Drawing:
+    """One panel per row with several free settings: a bar per setting, with its share in percent."""
+    shown = [row for row in labels if (chosen.get(row) or {}).get("importance")]
+    if not shown:
+        return note("No search can tell yet how much each setting matters.", png, svg)
+    bands, columns = arranged(len(shown), PANELS_PER_ROW)
+    most = max(len(chosen[row]["importance"]) for row in shown)
+    with styled() as plt:
+        size = (WIDTH, (0.32 * most + 0.7) * bands + 0.2)
+        figure, axes = plt.subplots(bands, columns, figsize=size, sharex=True, squeeze=False, layout="constrained")
+        for axis in axes.flat[len(shown) :]:
+            axis.remove()
+        for axis, row in zip(axes.flat, shown, strict=False):
+            shares = sorted(chosen[row]["importance"].items(), key=lambda item: (-item[1], item[0]))
+            names, values = [name for name, _ in shares], [100 * share for _, share in shares]
+            axis.barh(range(len(names)), values, color=BLUE, height=0.6)
+            for number, value in enumerate(values):
+                axis.text(value + 1.5, number, f"{value:.0f}", va="center", fontsize=SMALL)
+            axis.set_yticks(range(len(names)), names)
+            axis.set(title=labels[row], xlim=(0, 112), ylim=(most - 0.5, -0.5))
+            axis.grid(axis="y", visible=False)
+            if axis.get_subplotspec().is_last_row():
+                axis.set_xlabel("share of the variance (%)")
+        return save(figure, png, svg)
+
+
+class Importance(Figure):
+    name, title, place = "importance", "Importance of the settings", 58
+    caption = (
+        "How much of the variance of the objective between trials on {dataset} each free setting explains, alone and "
+        "with others (fANOVA, a random forest fitted to the trials; with few trials it is a rough guide)."
+    )
+    needs = ("searches",)
+
+    def applies(self, facts: Facts) -> bool:
+        return has_searches(facts) and any(len(search["space"]) > 1 for search in searches(facts).values())
+
+    def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
+        return draw(inputs.chosen, labels=inputs.labels, png=png, svg=svg)

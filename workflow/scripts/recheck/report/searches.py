@@ -1,0 +1,75 @@
+"""What searches found: the chosen values, the table of trials, and how the chosen values did when trained again."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from recheck.errors import UserError
+from recheck.files import read_json
+from recheck.report.results import place
+
+TRIAL_COLUMNS = ("round", "trial", "state", "objective", "standard_error")
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The search of one row: validation of the selected trial and of its reruns, in percent, and what it took.
+
+    ``rerun`` is the mean over the seeds, of which the selected trial is none; NaN before the first.
+    """
+
+    metric: str
+    selected: float
+    rerun: float
+    trials: int
+    failed: int
+    on_bound: tuple[str, ...]
+
+
+def read_chosen(paths: Iterable[str | Path]) -> dict[str, dict[str, Any]]:
+    """Row → content of its best.json."""
+    chosen = {}
+    for path in paths:
+        content = read_json(path)
+        if not isinstance(content, dict) or "values" not in content:
+            raise UserError(f"{path} has no 'values'. Delete it and run again to rebuild it.")
+        chosen[place(path).method] = content
+    return chosen
+
+
+def read_trials(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
+    """Row → its trials, in their order: the columns above, one column per free setting, and the reason of a failure."""
+    trials = {}
+    for path in paths:
+        try:
+            table = pd.read_csv(path, keep_default_na=False, na_values=[""])
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} is not valid CSV ({error}). Delete it and run again to rebuild it.") from None
+        if missing := [name for name in TRIAL_COLUMNS if name not in table]:
+            raise UserError(f"{path} lacks the column '{missing[0]}'. Delete it and run again to rebuild it.")
+        trials[place(path).method] = table
+    return trials
+
+
+def searched(chosen: Mapping[str, Mapping[str, Any]], runs: Iterable[Mapping[str, Any]]) -> dict[str, Searched]:
+    """Row → its search, from the chosen values and the records of all final runs."""
+    reruns: dict[str, dict[int, list[float]]] = {}
+    for run in runs:
+        if run["method"] in chosen and "best" in run:
+            value = run["best"].get(chosen[run["method"]]["metric"])
+            reruns.setdefault(run["method"], {}).setdefault(run["seed"], []).append(value)
+    return {
+        row: Searched(
+            content["metric"].partition("_")[2],
+            100 * content["objective"],
+            100 * float(np.mean([np.mean(folds) for folds in reruns[row].values()])) if row in reruns else np.nan,
+            content["trials"],
+            content["failed"],
+            tuple(content["on_bound"]),
+        )
+        for row, content in chosen.items()
+    }
