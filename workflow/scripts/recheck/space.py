@@ -64,11 +64,10 @@ class Parameter:
         return (self._scaled(value) - low) / (high - low)
 
     def on_bound(self, value: Any) -> bool:
-        """Whether a value is at an end of the interval, or at an end of a list of numbers."""
-        if self.values and not all(is_number(each) for each in self.values):
-            return False
+        """Whether a value is at an end of the interval, or of a list of at least three numbers."""
         if self.values:
-            return value in (min(self.values), max(self.values))
+            ordered = len(self.values) > 2 and all(map(is_number, self.values))
+            return ordered and value in (min(self.values), max(self.values))
         place = self.place(value)
         return place <= ON_BOUND or place >= 1 - ON_BOUND
 
