@@ -50,6 +50,12 @@ if workflow.exec_mode.name == "DEFAULT":
     )
 
 
+onsuccess:
+    if workflow.exec_mode.name == "DEFAULT":
+        for text in chosen_values():
+            logger.info(text)
+
+
 onerror:
     # Only in the main process: the Snakemake inside a cluster job would print it a second time.
     if workflow.exec_mode.name == "DEFAULT" and (summary := failures.of_logs(log)):

@@ -20,7 +20,7 @@ from recheck.files import check_writable
 from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, RELEASED
 from recheck.report.figures import all_figures, source_of
 from recheck.study import grid
-from recheck.study.catalogue import Catalogue, unknown_target
+from recheck.study.catalogue import CHOSEN, Catalogue, unknown_target
 from recheck.study.compose import Files
 from recheck.study.doubts import Reductions, doubtful_settings, doubtful_splits
 from recheck.study.model import ALL
@@ -183,12 +183,26 @@ def check_name(name):
         )
 
 
+def requested_targets():
+    """The targets on Snakemake's command line; empty inside a job."""
+    if workflow.exec_mode.name != "DEFAULT" or not Path(sys.argv[0]).name.startswith("snakemake"):
+        return set()
+    return set(parse_args(sys.argv[1:])[1].targets)
+
+
+def chosen_values():
+    """What the searches of the requested studies chose, as YAML to paste."""
+    requested = requested_targets() or {config["study"]}
+    reports = [CATALOGUE.report(name) for name in TARGETS if name in requested]
+    paths = [Path(workflow.pathvars.apply(path)) for path in CATALOGUE.chosen(reports)]
+    paths += [Path(name) for name in sorted(requested) if Path(name).name == CHOSEN]
+    return [f"{path}:\n\n{path.read_text(encoding='utf-8')}" for path in paths if path.exists()]
+
+
 @for_users
 def check_request():
     """Check the requested targets, the datasets and the folders before Snakemake plans any job."""
-    requested = set()
-    if workflow.exec_mode.name == "DEFAULT" and Path(sys.argv[0]).name.startswith("snakemake"):
-        requested = set(parse_args(sys.argv[1:])[1].targets)
+    requested = requested_targets()
     for target in requested:
         if target.isidentifier() and not workflow.is_rule(target) and not os.path.exists(target):
             raise unknown_target(target, CATALOGUE, TOYS)

@@ -1,10 +1,11 @@
-# propose (one job per round) → trial (one job per trial and fold) → choose, for rows with a `space`. The rounds are known
-# when the workflow is planned; each round's file holds all finished trials of the rounds before it.
+# propose (one job per round) → trial (one job per trial and fold) → choose, for rows with a `space`; chosen: the values of
+# all rows. The rounds are known when the workflow is planned; each round's file holds all finished trials of the rounds before it.
 
 
 localrules:
     propose,
     choose,
+    chosen,
 
 
 rule propose:
@@ -77,3 +78,31 @@ rule choose:
         "Choosing the best trial of {wildcards.method} on {wildcards.dataset}"
     script:
         "../scripts/choose.py"
+
+
+rule chosen:
+    input:
+        lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, ["searches"])[
+            "searches"
+        ],
+    output:
+        f"<results>/{{study}}/{CHOSEN}",
+    log:
+        "<logs>/{study}/chosen.log",
+    benchmark:
+        "<logs>/{study}/chosen.tsv"
+    wildcard_constraints:
+        study="|".join(map(re.escape, REPORTS)),
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        base=lambda wildcards: shown_study(wildcards.study).path.stem,
+        blocks=lambda wildcards: dict(shown_study(wildcards.study).hyperparameters),
+    message:
+        "Writing the chosen values of {wildcards.study}"
+    script:
+        "../scripts/chosen.py"

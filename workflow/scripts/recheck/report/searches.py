@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from recheck.errors import UserError
 from recheck.files import read_json
 from recheck.report.results import place
+from recheck.space import nested
 
 TRIAL_COLUMNS = ("round", "trial", "state", "objective", "standard_error")
 
@@ -73,3 +75,18 @@ def searched(chosen: Mapping[str, Mapping[str, Any]], runs: Iterable[Mapping[str
         )
         for row, content in chosen.items()
     }
+
+
+def chosen_study(base: str, paths: Iterable[str | Path], blocks: Mapping[str, str]) -> str:
+    """The YAML of a study with the chosen values of another study, and without its searches.
+
+    ``blocks`` maps each dataset to the block of a row that has the row's hyper-parameters for it.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        where, content = place(path), read_chosen([path])
+        rows.setdefault(where.method, {})[blocks[where.dataset]] = nested(content[where.method]["values"])
+    methods = {row: {"datasets": datasets} for row, datasets in rows.items()}
+    about = f"# The values that the searches of study '{base}' chose. With an empty 'tuning', rows train with them."
+    text = yaml.safe_dump({"methods": methods}, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+    return f"{about}\nbase: {base}\ntuning:\n{text}"

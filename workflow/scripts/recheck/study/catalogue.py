@@ -15,6 +15,8 @@ from recheck.study.selection import Selection
 from recheck.study.summary import described
 
 PAGE_FILES = ("index.html", "references.bib")
+# the values that searches chose, as a study
+CHOSEN = "chosen.yaml"
 
 
 class Catalogue:
@@ -129,7 +131,16 @@ class Catalogue:
 
     def pages(self, target: str) -> list[str]:
         """Page and references of a target and, unless the config selects methods, of the studies in `also_build`."""
-        return [f"<results>/{report}/{file}" for report in self._built(target) for file in PAGE_FILES]
+        reports = self._built(target)
+        return [f"<results>/{report}/{file}" for report in reports for file in PAGE_FILES] + self.chosen(reports)
+
+    def chosen(self, reports: Iterable[str]) -> list[str]:
+        """The file of chosen values of each of these reports whose study searches for any."""
+        return [
+            f"<results>/{report}/{CHOSEN}"
+            for report in reports
+            if report in self.reports and self._scope(report) == ALL and self.reported(report).searches
+        ]
 
     def _built(self, target: str) -> list[str]:
         """The reports that a target builds."""

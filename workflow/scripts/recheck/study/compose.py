@@ -43,6 +43,8 @@ def compose(name: str, files: Files, variant: str | None = None) -> dict[str, An
         study, about = _with_methods(study, path, files)
     validate(study, "study", path)
     study = _with_sweep(_with_variant(study, variant, path), path)
+    if "tuning" in study and not study["tuning"]:
+        study = _without_searches(study)
     if study.get("sweep") or study.get("variants"):
         validate(study, "study", path)  # again, because the changes of a variant or sweep are now merged in
     empty = {
@@ -312,6 +314,20 @@ def _with_sweep(study: dict[str, Any], path: Path) -> dict[str, Any]:
                 changed = merge(changed, changes)
             rows[name] = {**changed, "label": sweeps.label(row["label"], value)}
     return {**study, "methods": rows}
+
+
+def _without_searches(study: dict[str, Any]) -> dict[str, Any]:
+    """The study whose rows have the values that they give, for `tuning:` without a value."""
+
+    def fixed(settings: Any) -> Any:
+        return {key: value for key, value in (settings or {}).items() if key not in ("space", "tuning")}
+
+    rows = {row: fixed(spec) for row, spec in study["methods"].items()}
+    for spec in rows.values():
+        if "datasets" in spec:
+            spec["datasets"] = {dataset: fixed(settings) for dataset, settings in spec["datasets"].items()}
+    datasets = {dataset: fixed(settings) for dataset, settings in study["datasets"].items()}
+    return {**study, "methods": rows, "datasets": datasets}
 
 
 def _check_no_method(changes: Mapping[str, Any], source: str) -> None:

@@ -162,6 +162,8 @@ class Study:
     runs: Mapping[str, Mapping[str, Run]] = field(repr=False)
     protocols: Mapping[str, Mapping[str, Any]] = field(repr=False)
     classes: Mapping[str, Mapping[str, int] | None] = field(repr=False)
+    # dataset → the dataset whose hyper-parameters its rows use
+    hyperparameters: Mapping[str, str] = field(repr=False, default_factory=dict)
     sweep: Mapping[str, Any] | None = field(default=None, repr=False)
     published: str | None = None
     baseline: str | None = None
@@ -248,6 +250,9 @@ def load_study(
         },
         protocols={dataset: _resolve(composed, dataset, {}) for dataset in composed["datasets"]},
         classes={dataset: canonical(settings.get("classes")) for dataset, settings in composed["datasets"].items()},
+        hyperparameters={
+            dataset: settings.get("hyperparameters_of", dataset) for dataset, settings in composed["datasets"].items()
+        },
         sweep=composed.get("sweep"),
         published=composed.get("published"),
         baseline=composed.get("baseline"),
