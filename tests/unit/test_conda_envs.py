@@ -90,7 +90,13 @@ def faiss(version):
 
 def made_up_packages():
     """Every package of the environments, in its pinned version, an older one and a newer one."""
-    special = {"pytorch-gpu": pytorch, "torchvision": torchvision, "faiss-gpu": faiss, "faiss-cpu": faiss}
+    special = {
+        "pytorch-gpu": pytorch,
+        "pytorch-cpu": pytorch,
+        "torchvision": torchvision,
+        "faiss-gpu": faiss,
+        "faiss-cpu": faiss,
+    }
     names = {re.split(r"[\s=]", line)[0] for environment in ENVIRONMENTS for line in requirements(environment)}
     for make, name in ((pytorch, "pytorch-gpu"), (torchvision, "torchvision"), (faiss, "faiss-gpu")):
         for version in (version_of(name), *OTHER_VERSIONS):

@@ -12,7 +12,7 @@ from support.project import ROOT, SCRIPTS
 
 ENVIRONMENTS = sorted(path.stem for path in (ROOT / "envs").glob("*.yaml"))
 # conda-forge name → PyPI name, where they differ
-ON_PYPI = {"pytorch-gpu": "torch", "matplotlib-base": "matplotlib", "faiss-cpu": "faiss-gpu"}
+ON_PYPI = {"pytorch-gpu": "torch", "pytorch-cpu": "torch", "matplotlib-base": "matplotlib", "faiss-cpu": "faiss-gpu"}
 # conda packages without a counterpart in requirements.txt
 ONLY_CONDA = {"python", "pip", "nodejs", "cuda-version"}
 # imported name → conda packages that provide it
@@ -22,7 +22,7 @@ IMPORTED = {
     "PIL": {"pillow"},
     "pytorch_metric_learning": {"pytorch-metric-learning"},
     "sklearn": {"scikit-learn"},
-    "torch": {"pytorch-gpu"},
+    "torch": {"pytorch-gpu", "pytorch-cpu"},
     "yaml": {"pyyaml"},
 }
 # Modules that the config names, so that no import statement shows them.

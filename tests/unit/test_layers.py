@@ -7,7 +7,7 @@ import pytest
 from support.project import ROOT, SCRIPTS
 
 PACKAGE = SCRIPTS / "recheck"
-LAYERS = ("doctor", "report", "training", "evaluation", "methods", "models", "data", "study")
+LAYERS = ("doctor", "report", "training", "evaluation", "tuning", "methods", "models", "data", "study")
 SHARED = {
     "blame",
     "circumstances",
@@ -22,6 +22,7 @@ SHARED = {
     "retries",
     "sanity",
     "seal",
+    "space",
     "terminal",
     "user_code",
 }
