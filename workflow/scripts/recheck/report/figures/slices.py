@@ -53,11 +53,14 @@ def draw(
 
 
 def _slice(axis: Axes, table: DataFrame, parameter: Parameter, best: int | None) -> None:
+    from matplotlib.ticker import NullFormatter
+
     numeric = not parameter.values or all(map(is_number, parameter.values))
     values = table[parameter.name] if numeric else table[parameter.name].map(list(map(str, parameter.values)).index)
-    if parameter.log:
-        axis.set_xscale("log")
-    elif numeric:
+    if numeric:
+        if parameter.log:
+            axis.set_xscale("log")
+            axis.xaxis.set_minor_formatter(NullFormatter())
         axis.xaxis.set_major_formatter(plain)
     else:
         axis.set_xticks(range(len(parameter.values)), [str(value) for value in parameter.values])
