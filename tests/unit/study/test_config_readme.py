@@ -12,7 +12,7 @@ from recheck.study.yaml import names_in
 from support.project import ROOT
 from support.studies import FILES, weights_of
 
-STUDY_PAGES = ("docs/mlrc.md", "docs/unbiased.md", "docs/contextual.md", "docs/calibration.md")
+STUDY_PAGES = ("docs/mlrc.md", "docs/tuning.md", "docs/unbiased.md", "docs/contextual.md", "docs/calibration.md")
 KINDS = ("studies", "methods", "datasets")
 FILE = re.compile(rf"# config/({'|'.join(KINDS)})/(\w+)\.yaml\n(.*)", re.DOTALL)
 SECTION = re.compile(r"^(?=##+ )", re.MULTILINE)
