@@ -66,11 +66,12 @@ def test_rows_that_are_not_trained_and_searches_without_rows_are_refused(tmp_pat
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("{role: val, metric: MAP@R, also: [P@1, RP]}", "{role: test, metric: MAP@R}", "only validation images may"),
-        ("also: [P@1, RP]}", "also: [P@1], watch: {test: [P@1]}}", r"'selection\.watch' names 'test'"),
+        ("selection: {role: val", "selection: {role: test", "only validation images may"),
+        ("selection: {", "selection: {watch: {test: [P@1]}, ", r"'selection\.watch' names 'test'"),
     ],
 )
 def test_a_search_sees_only_validation_images(tmp_path, old, new, sentence):
+    assert old in TEXT
     with pytest.raises(UserError, match=sentence):
         study(tmp_path, text=TEXT.replace(old, new))
 
@@ -114,8 +115,8 @@ def test_paths_of_a_search(tmp_path):
     assert grid.given_files(run, Place)["tuned"] == f"{tuning}/best.json"
     assert grid.round_files(run, Place, -1) == {}
     before = grid.round_files(run, Place, 0)
-    assert before["before"] == f"{tuning}/round0.json" and len(before["records"]) == 4 * 4
-    assert before["records"][-1] == "<results>/mine/emoji/triplet/trial3/fold3/run.json"
+    assert before["before"] == f"{tuning}/round0.json" and len(before["records"]) == 4 * run.members
+    assert before["records"][-1] == f"<results>/mine/emoji/triplet/trial3/fold{run.members - 1}/run.json"
     plain = own_study(tmp_path).run("emoji", "triplet")
     assert "tuned" not in grid.given_files(plain, Place) and "tuned" not in grid.model_files(plain, Place)
 

@@ -1,6 +1,7 @@
 """The same run under another name is copied, and only if every byte is as noted."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,21 @@ def test_other_hardware_or_versions_are_another_run(change):
     assert reuse_key("f", MACHINE, True) != reuse_key("f", {**MACHINE, **change}, True)
     assert reuse_key("f", MACHINE, True) == reuse_key("f", {**MACHINE, "threads": 8}, True), "never changes a result"
     assert len({reuse_key("f", MACHINE, True), reuse_key("g", MACHINE, True), reuse_key("f", MACHINE, False)}) == 3
+
+
+def test_a_tuned_run_that_is_planned_again_is_copied_from_its_kept_files(runs, outputs, tmp_path):
+    """Snakemake deletes its outputs first."""
+    made = outputs("one", make=True)
+    runs.keep("key", made)
+    weights = (tmp_path / "results/one/emoji/triplet/seed0/fold0/model.safetensors").read_bytes()
+    for path in made.values():
+        Path(path).unlink()
+    assert "kept" in runs.copy("key", made)["reused_from"]
+    assert Path(made["model"]).read_bytes() == weights
+    assert Path(made["record"]).with_name("tensorboard").is_dir(), "the events of the run stay"
+    runs.keep("other", made)
+    assert runs.copy("key", outputs("two")) is not None, "the same files under another key"
+    Path(made["model"]).unlink()
+    Path(made["model"]).write_bytes(b"other weights")
+    runs.keep("other", made)
+    assert runs.copy("key", outputs("three")) is None, "only the last run of a place is kept"

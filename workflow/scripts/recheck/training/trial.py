@@ -1,6 +1,7 @@
 """What ends a trial of a search without ending the study: an error that the values of its settings may have caused."""
 
 from recheck import circumstances
+from recheck.circumstances import out_of_gpu_memory
 from recheck.errors import MachineError, UserError, printable
 
 
@@ -20,9 +21,9 @@ def failure(error: Exception) -> str | None:
     """
     if isinstance(error, Diverged):
         return error.reason
+    if any(out_of_gpu_memory(each) for each in (error, error.__cause__) if each):
+        return "The GPU has too little memory for these settings."
     lines = printable(str(error)).strip().splitlines() or [""]
-    if type(error).__name__ == "OutOfMemoryError":
-        return f"The GPU has too little memory for these settings ({lines[0].rstrip('.')})."
     if isinstance(error, (MachineError, OSError)) or circumstances.sentence(error):
         return None
     return lines[0] if isinstance(error, UserError) else f"{type(error).__name__}: {lines[0].rstrip('.')}."
