@@ -60,6 +60,10 @@ def noise(folder: Path, size: int = SIZE) -> FoldData:
     return FoldData(PackedImages(folder / "packed"), labels, roles, np.where(labels % 2, "odd", "even"))
 
 
+BACKBONES = ("bn_inception", "efficientnet_b0", "efficientnet_lite0", "resnet50")
+"""All backbones of the studies, which are tested by themselves."""
+
+
 def kinds(family: str) -> dict[str, dict[str, Any]]:
     """Settings of a family's rows that differ in more than numbers, by "study/dataset/row" of their first one.
 
@@ -68,6 +72,7 @@ def kinds(family: str) -> dict[str, dict[str, Any]]:
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, settings in trained_rows(family):
+        assert settings["model"]["backbone"]["name"] in BACKBONES
         model = {key: value for key, value in settings["model"].items() if key != "backbone"}
         parts = {
             **{key: settings.get(key) for key in ("loss", "miner", "forward", "optimisers", "relabel")},

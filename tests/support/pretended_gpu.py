@@ -146,6 +146,9 @@ class OnGPU(torch.Tensor):
     def __repr__(self) -> str:
         return f"OnGPU({self.on_host})"
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.ndim == 0 else repr(self)
+
     def tolist(self) -> Any:
         self.gpu.wait("tolist")
         return self.on_host.tolist()

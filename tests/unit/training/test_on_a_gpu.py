@@ -8,9 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from recheck.models.embedding import EmbeddingModel
 from recheck.training.interrupt import Interrupted
+from recheck.training.tryout import try_row
 from support.gpu_counts import (
     ALLOWED,
+    BACKBONES,
     FAMILIES,
     TABLE,
     classes_in,
@@ -58,6 +61,26 @@ def test_rows_run_on_a_gpu_and_wait_no_more_often_than_the_table_says(family, gp
     assert not problems, "\n".join(problems)
     listed = {name for name in table if family_of(name.split("/")[0]) == family}
     assert found == listed, f"{TABLE.name} has other rows of '{family}': run `make gpu`."
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_backbones_are_deterministic_and_never_wait(name, gpu):
+    spec = {"backbone": {"name": name, "weights": "none"}, "head": {"class": "Linear", "dim": 8}}
+    model = EmbeddingModel(spec).to("cuda").train()
+    images = torch.zeros(2, 3, 64, 64, dtype=torch.uint8, device="cuda")
+    with gpu.counting() as counts:
+        model(images).sum().backward()
+    assert not counts.syncs and not counts.not_deterministic
+    assert all(weight.grad.is_cuda for weight in model.parameters())
+
+
+def test_an_untrained_row_and_a_tried_one(gpu, data, tmp_path):
+    settings = shortened({**CONFIGURATION, "lr_schedule": None})
+    untrained = {**settings, "schedule": {**settings["schedule"], "epochs": 0}}
+    outcome = make_run(untrained, data, tmp_path).train()
+    assert not any(weight.is_cuda for weight in outcome.weights.values())
+    lines = try_row(settings, data, torch.device("cuda")).lines()
+    assert any(line.startswith("gradients") for line in lines)
 
 
 class Remembering(nn.Module):
