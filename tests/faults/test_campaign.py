@@ -1,9 +1,15 @@
 """The campaign of `make torture`, shortened: a few kills at random moments, and the same bits in the end."""
 
+import json
 import math
 import random
 import signal
 
+import torch
+
+from recheck.data.fold import FoldData
+from recheck.training.checkpoint import StateFile
+from recheck.training.engine import Run
 from support.faults.kills import PLACES, STUDY, Moment, content, differences, plan, torture
 
 
@@ -23,6 +29,22 @@ def test_killed_again_and_again(begun, quiet, record_property):
     tried = sum(moment.tried for moment in moments)
     assert tried >= 4, moments
     record_property("tried", tried)
+
+
+def test_the_study_skips_steps_in_float16(quiet, tmp_path):
+    """So the kills above also hit a gradient scaler that several optimisers share, before and after its first step."""
+    record = json.loads((quiet.folder / "results/letters/glyphs/proxy_1/seed0/fold0/run.json").read_text())
+    settings = record["configuration"]
+    settings["model"]["backbone"]["name"] = f"support.{settings['model']['backbone']['name']}"
+    dataset = quiet.folder / "resources/datasets/glyphs"
+    (pack,) = dataset.glob("packed/*")
+    data = FoldData.load(dataset / "images.csv", quiet.folder / "results/letters/glyphs/split.json", pack, 0)
+    settings["schedule"]["epochs"] = 2
+    run = Run(settings, data, 0, 0, torch.device("cpu"), StateFile(tmp_path, "f"), tmp_path)
+    run.train()
+    taken = {name: min(int(state["step"]) for state in own.state.values()) for name, own in run.optimisers.items()}
+    assert len(taken) == 3 and len(set(taken.values())) == 1, "a step is skipped by all optimisers or by none"
+    assert 0 < taken["head"] < run.position.step
 
 
 def test_content_ignores_times_and_nothing_else(begun, quiet):

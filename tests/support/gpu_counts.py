@@ -44,12 +44,12 @@ def family_of(study: str) -> str:
 FAMILIES = sorted({family_of(study) for study in FILES.studies})
 
 
-def noise(folder: Path, size: int = SIZE) -> FoldData:
+def noise(folder: Path, size: int = SIZE, per_class: int = PER_CLASS) -> FoldData:
     """Images of noise with as many classes as the largest batch needs; the first ten classes are for evaluation."""
     generator = np.random.RandomState(0)
     for number in range(CLASSES):
         (folder / "images" / f"{number:03}").mkdir(parents=True)
-        for image in range(PER_CLASS):
+        for image in range(per_class):
             pixels = generator.randint(0, 256, (size, size, 3), np.uint8)
             Image.fromarray(pixels).save(folder / "images" / f"{number:03}" / f"{image}.bmp")
     index = parse_folder({"name": "noise"}, folder, folder / "images")
@@ -177,6 +177,7 @@ def read_table() -> dict[str, dict[str, str]]:
 
 
 def main() -> None:
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, PretendedGPU() as gpu:
         data = noise(Path(folder))
         lines = [

@@ -14,7 +14,7 @@ def test_three_methods_of_three_papers_in_five_lines(project):
         base: letters
         keep: []
         title: Three papers, one protocol
-        methods: {contrastive_within_pair: , norm_proxy: , hybrid: }
+        methods: {contrastive_within_pair: , norm_proxy: {precision: bfloat16}, hybrid: {precision: float16}}
         """,
     )
     papers = {"contrastive_within_pair": "mlrc", "norm_proxy": "unbiased", "hybrid": "contextual_256"}
@@ -28,7 +28,7 @@ def test_three_methods_of_three_papers_in_five_lines(project):
         assert trained["model"].get("channel_dropout") == published["model"].get("channel_dropout")
         assert trained["model"]["backbone"]["name"] == "small_net:SmallNet", "the protocol's"
     trained = json.loads(project.read(records["norm_proxy"]))["configuration"]
-    assert trained["model"]["head"]["class"] == "NormProxyHead"
+    assert trained["model"]["head"]["class"] == "NormProxyHead" and trained["precision"] == "bfloat16"
 
     project.edit(
         "config/studies/three.yaml",

@@ -68,17 +68,18 @@ files:
     extract: .
     from: [{{url: "{url}"}}]
 """
-# with a sweep, and with enough epochs to be killed within one
+# with a sweep, with enough epochs to be killed within one, and in float16, whose first steps overflow and are skipped
 STUDY = small_study(
     protocol={
         "transforms": {
             "resize": {"exact": [96, 96]},
-            "train": [{"random_resized_crop": {"size": 32, "scale": [0.6, 1.0], "ratio": [0.75, 1.333]}}],
-            "eval": [{"center_crop": {"size": 32}}],
+            "train": [{"random_resized_crop": {"size": 16, "scale": [0.6, 1.0], "ratio": [0.75, 1.333]}}],
+            "eval": [{"resize": {"exact": [16, 16]}}],
         },
         "sampler": {"class": "MPerClass", "batch": 16, "per_class": 2, "length": 64},
         "schedule": {"epochs": 8, "steps_per_epoch": 5, "evaluate_every": 1},
         "evaluation": {"metrics": ["P@1", "RP", "MAP@R"], "table": ["P@1", "RP", "MAP@R"]},
+        "precision": "float16",
     },
     sweep={"label": "Margin", "methods": ["proxy"], "values": {1: {}}},
     methods={"proxy": {"label": "Proxies", "members": 1, "loss": {"class": "ProxyAnchorLoss"}}},
