@@ -91,6 +91,10 @@ NO_KERNEL = {"_unsafe_view", "_local_scalar_dense", "lift_fresh", "set_data"}
 LOW_PRECISION = {"conv2d", "linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm"}
 
 
+# Products in half precision: summed in float32, as a GPU does. A CPU is many times slower without this.
+PRODUCTS = {"convolution", "convolution_backward", "mm", "addmm", "bmm", "baddbmm"}
+
+
 class MixedDevices(RuntimeError):
     """Raised where CUDA would refuse tensors or generators of another device."""
 
@@ -226,7 +230,7 @@ class PretendedGPU(contextlib.ExitStack):
         kwargs = {key: value for key, value in kwargs.items() if key != "pin_memory"}
         if wanted is not None:
             kwargs["device"] = "cpu"
-        result = func(*_mapped(_on_host, args), **_mapped(_on_host, kwargs))
+        result = _computed(func, name, _mapped(_on_host, args), _mapped(_on_host, kwargs))
         if not on_gpu:
             return result
         if _writes(func):
@@ -349,6 +353,16 @@ def _renamed(value: Any) -> Any:
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.on_host if isinstance(tensor, OnGPU) else tensor
+
+
+def _computed(func, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Result of an operation on the CPU."""
+    halves = {tensor.dtype for tensor in _tensors(args, [])} & {torch.float16, torch.bfloat16}
+    if name not in PRODUCTS or len(halves) != 1:
+        return func(*args, **kwargs)
+    (half,) = halves
+    result = func(*_mapped(lambda tensor: tensor.float(), args), **kwargs)
+    return _mapped(lambda tensor: tensor.to(half), result)
 
 
 def _mapped(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
