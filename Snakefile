@@ -15,6 +15,7 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/toy.smk"
 include: "workflow/rules/try.smk"
+include: "workflow/rules/cost.smk"
 include: "workflow/rules/doctor.smk"
 
 

@@ -1,8 +1,9 @@
 """A study whose rows bring all they need, for tests that change it and read it again."""
 
+from functools import cache
 from pathlib import Path
 
-from recheck.data.description import load_weights, with_weights
+from recheck.data.description import Dataset, load_dataset, load_weights, with_weights
 from recheck.study.checks import check_study
 from recheck.study.compose import Files
 from recheck.study.model import Study, load_study
@@ -45,6 +46,12 @@ TEXT = small_study(
         },
     },
 )
+
+
+@cache
+def dataset_of(name: str) -> Dataset:
+    """A shipped dataset's description."""
+    return load_dataset(name, names_in([ROOT / "config/datasets"]), "tests")
 
 
 def shipped(name: str, **chosen) -> Study:

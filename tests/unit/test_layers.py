@@ -7,7 +7,7 @@ import pytest
 from support.project import ROOT, SCRIPTS
 
 PACKAGE = SCRIPTS / "recheck"
-LAYERS = ("doctor", "report", "training", "evaluation", "tuning", "methods", "models", "data", "study")
+LAYERS = ("doctor", "report", "cost", "training", "evaluation", "tuning", "methods", "models", "data", "study")
 SHARED = {
     "blame",
     "circumstances",

@@ -44,8 +44,8 @@ def test_snakemake_commands_plan_the_quickstart(fresh, command):
     arguments = shlex.split(command)[1:]
     fewer = ["--config", "seeds=[0]"] if arguments[-1] == "mlrc" else []  # test_reality_check.py plans all
     output = fresh.succeed(*arguments, *fewer, *([] if "--dry-run" in arguments else ["--dry-run"]))
-    if arguments[-1].endswith(("_published", "_so_far")):
-        assert re.search(r"^page +1$", output, re.MULTILINE), output
+    if arguments[-1].endswith(("_published", "_so_far", "_cost")):
+        assert re.search(r"^(page|cost) +1$", output, re.MULTILINE), output
         assert not re.search(r"^(fetch|train) ", output, re.MULTILINE), output
         return
     if arguments[-1] == "data":

@@ -14,6 +14,10 @@ from snakemake.jobs import GroupJob, Job
 from snakemake.logging import logger
 
 from recheck import failures, retries, terminal
+from recheck.cost import limits
+from recheck.cost.estimate import packed_bytes
+from recheck.cost.gpus import load_gpu
+from recheck.cost.plan import finished_files, plan, sizes_of
 from recheck.data import description
 from recheck.errors import UserError
 from recheck.files import check_writable
@@ -23,7 +27,7 @@ from recheck.study import grid
 from recheck.study.catalogue import CHOSEN, Catalogue, unknown_target
 from recheck.study.compose import Files
 from recheck.study.doubts import Reductions, doubtful_settings, doubtful_splits
-from recheck.study.model import ALL
+from recheck.study.model import ALL, COST
 from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
 from recheck.study.yaml import names_in
@@ -125,6 +129,7 @@ if GPUS and workflow.is_main_process and workflow.global_resources["_nodes"].val
     RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, places))))
 
 TARGETS, REPORTS = CATALOGUE.targets, CATALOGUE.reports
+COST_REPORTS = [report for report, (target, _) in REPORTS.items() if TARGETS[target][1] == COST]
 study_of, shown_study, facts_of, page_facts, figures_of, needed, existing = (
     for_users(getattr(CATALOGUE, name))
     for name in ("study", "shown", "facts", "page_facts", "figures", "needed", "existing")
@@ -174,6 +179,47 @@ def run_of(wildcards):
     return study_of(wildcards.study).run(wildcards.dataset, wildcards.method)
 
 
+gpu_of_config = cache(
+    for_users(lambda: load_gpu(config.get("gpu"), Path("config/gpus.yaml"), config["gpu_share"]))
+)
+
+
+@for_users
+def cost_plan(report):
+    """What the cost report of a study is made from."""
+    study = CATALOGUE.reported(report)
+    also = CATALOGUE.also_built(CATALOGUE.targets[CATALOGUE.reports[report][0]][0])
+    return plan(study, dataset_of, workflow.pathvars.apply, gpu_of_config(), config.get("datasets"), also)
+
+
+@for_users
+def finished_runs(report):
+    """The files of a study's finished runs, for its cost report."""
+    study = CATALOGUE.reported(report)
+    return finished_files(study, study.datasets, workflow.pathvars.apply)
+
+
+@cache
+def limits_of(study, dataset, method):
+    """Time and memory limits of a row's jobs, the same for all seeds and folds."""
+    study = study_of(study)
+    run, images = study.run(dataset, method), dataset_of(dataset).description.get("expected", {}).get(
+        "images"
+    )
+    pack = packed_bytes(run.settings["transforms"].get("resize"), images)
+    return limits.limits(run, sizes_of(study, dataset_of, dataset), gpu_of_config(), pack)
+
+
+def row_limit(name, longest=None):
+    """A resource of a run's jobs that grows with each attempt, up to ``longest``."""
+
+    def of_row(wildcards, attempt):
+        first = getattr(limits_of(wildcards.study, wildcards.dataset, wildcards.method), name)
+        return min(first * attempt, longest) if longest else first * attempt
+
+    return of_row
+
+
 @for_users
 def check_name(name):
     """Refuse a study whose name cannot be a target and a folder in results."""
@@ -214,11 +260,14 @@ def check_request():
         CATALOGUE.shown(page)
         if workflow.exec_mode.name != "DEFAULT":
             continue
+        report_file = f"{RESULTS}/{page}/{'cost.md' if TARGETS[name][1] == COST else 'index.html'}"
         if page != name:
             logger.info(
-                f"'{name}' is restricted by {CATALOGUE.selection.options.strip()}, so its report is "
-                f"{RESULTS}/{page}/index.html. The report without this option is not changed."
+                f"'{name}' is restricted by {CATALOGUE.selection.options.strip()}, so its report is {report_file}. The "
+                "report without this option is not changed."
             )
+        elif TARGETS[name][1] == COST:
+            logger.info(f"The report of '{name}' is {report_file}.")
         if TARGETS[name][1] == ALL:
             # Jobs of a cluster see other GPUs than this machine.
             if config["device"] == "cuda" and not GPUS and workflow.global_resources["_nodes"].value is None:
@@ -226,6 +275,10 @@ def check_request():
             study = CATALOGUE.reported(page)
             for sentence in (*doubtful_settings(study), *doubtful_splits(study, workflow.pathvars.apply)):
                 logger.warning(f"Warning: {sentence}")
+            if config.get("device") != "cpu":
+                images = cache(lambda dataset, study=study: sizes_of(study, dataset_of, dataset))
+                for sentence in limits.too_large(study, images, gpu_of_config()):
+                    logger.warning(f"Warning: {sentence}")
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
     for key, folder in workflow.pathvars.items.items():

@@ -21,8 +21,8 @@ rule train:
         "../../envs/train.yaml"
     threads: RUN_THREADS
     resources:
-        mem_mb=growing(8000),
-        runtime=1440,
+        mem_mb=row_limit("megabytes"),
+        runtime=row_limit("train_minutes", limits.LONGEST),
         gpu=1 if GPUS else 0,
     params:
         configuration=lambda wildcards: run_of(wildcards).training,
@@ -79,8 +79,8 @@ rule embed:
         "../../envs/train.yaml"
     threads: RUN_THREADS
     resources:
-        mem_mb=growing(8000),
-        runtime=growing(20),
+        mem_mb=row_limit("megabytes"),
+        runtime=row_limit("embed_minutes", limits.LONGEST),
         gpu=1 if GPUS else 0,
     params:
         configuration=lambda wildcards: run_of(wildcards).embedding,

@@ -54,11 +54,22 @@ def test_only_studies_with_published_values_have_a_published_target(catalogue):
         "one": ("one", "all"),
         "one_published": ("one", "published"),
         "one_so_far": ("one", "so_far"),
+        "one_cost": ("one", "cost"),
         "two": ("two", "all"),
         "two_so_far": ("two", "so_far"),
+        "two_cost": ("two", "cost"),
         "three": ("three", "all"),
         "three_so_far": ("three", "so_far"),
+        "three_cost": ("three", "cost"),
     }
+
+
+def test_the_cost_of_a_study_includes_what_its_target_also_builds(catalogue):
+    texts = {"one": TEXT + "also_build: [two]\n", "two": TEXT}
+    made = catalogue(texts)
+    assert made.pages("one_cost")[::5] == ["<results>/one_cost/cost.md", "<results>/two_cost/cost.md"]
+    assert catalogue(texts, methods=["triplet"]).pages("one_cost")[0] == "<results>/one_selected_triplet_cost/cost.md"
+    assert len(catalogue(texts, methods=["triplet"]).pages("one_cost")) == 5
 
 
 def test_published_values_are_inherited_from_the_base_by_default(catalogue):
@@ -71,7 +82,7 @@ def test_a_broken_study_does_not_affect_other_studies(catalogue):
     assert "one_published" in catalogue({"one": "published: one.yaml", "broken": "seeds: [0"}).targets
 
 
-@pytest.mark.parametrize("name", ["one_published", "one_so_far"])
+@pytest.mark.parametrize("name", ["one_published", "one_so_far", "one_cost"])
 def test_a_study_file_named_like_a_target_is_an_error(catalogue, name):
     with pytest.raises(
         UserError, match=rf"{name}\.yaml: '{name}' is already a target of study 'one'. Rename this file"

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from recheck.models.norm import unit
-from recheck.models.precision import at_least_float32
+from recheck.models.precision import at_least_float32, without_autocast
 
 
 class LinearProjector(nn.Linear):
@@ -21,7 +21,7 @@ class LinearProjector(nn.Linear):
     def forward(self, embeddings: torch.Tensor) -> torch.Tensor:
         if not self.full_precision:
             return self._projected(embeddings)
-        with torch.autocast(embeddings.device.type, enabled=False):
+        with without_autocast(embeddings.device):
             return self._projected(at_least_float32(embeddings))
 
     def _projected(self, embeddings: torch.Tensor) -> torch.Tensor:

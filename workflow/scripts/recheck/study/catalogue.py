@@ -1,4 +1,4 @@
-"""All targets: every study, its results so far (`<study>_so_far`) and its published values (`<study>_published`)."""
+"""All targets: every study, its results so far, its published values and its cost (`<study>_so_far`, …)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -9,12 +9,13 @@ from recheck.errors import UserError, nearest
 from recheck.study import facts, grid
 from recheck.study.checks import check_study
 from recheck.study.compose import RECOMMENDED, Files, top_level
-from recheck.study.model import ALL, PUBLISHED, SO_FAR, Study, load_study
+from recheck.study.model import ALL, COST, PUBLISHED, SO_FAR, Study, load_study
 from recheck.study.published import Document, load_published, scoped
 from recheck.study.selection import Selection
 from recheck.study.summary import described
 
 PAGE_FILES = ("index.html", "references.bib")
+COST_FILES = tuple(f"cost.{suffix}" for suffix in ("md", "csv", "json", "png", "svg"))
 # the values that searches chose, as a study
 CHOSEN = "chosen.yaml"
 
@@ -36,7 +37,8 @@ class Catalogue:
         self.with_weights, self.dataset_of, self.place = with_weights, dataset_of, place
         self.targets: dict[str, tuple[str, str]] = {name: (name, ALL) for name in files.studies}
         for name in files.studies:
-            for scope in (PUBLISHED, SO_FAR) if top_level(name, files).get("published") else (SO_FAR,):
+            quoted = (PUBLISHED,) if top_level(name, files).get("published") else ()
+            for scope in (*quoted, SO_FAR, COST):
                 target = f"{name}_{scope}"
                 if target in files.studies:
                     raise UserError(
@@ -130,9 +132,13 @@ class Catalogue:
         return self._documents[published]
 
     def pages(self, target: str) -> list[str]:
-        """Page and references of a target and, unless the config selects methods, of the studies in `also_build`."""
+        """Page and references of a target and, unless the config selects methods, of the studies in `also_build`.
+
+        A target for the cost of a study has a report of its own kind instead.
+        """
         reports = self._built(target)
-        return [f"<results>/{report}/{file}" for report in reports for file in PAGE_FILES] + self.chosen(reports)
+        files = COST_FILES if self.targets.get(target, ("", ALL))[1] == COST else PAGE_FILES
+        return [f"<results>/{report}/{file}" for report in reports for file in files] + self.chosen(reports)
 
     def chosen(self, reports: Iterable[str]) -> list[str]:
         """The file of chosen values of each of these reports whose study searches for any."""
@@ -145,9 +151,15 @@ class Catalogue:
     def _built(self, target: str) -> list[str]:
         """The reports that a target builds."""
         name, scope = self.targets.get(target, (target, ALL))
-        only_this = scope != ALL or self.selection.methods or name not in self.files.studies
-        others = [] if only_this else top_level(name, self.files).get("also_build") or []
+        others = self.also_built(name) if scope in (ALL, COST) else []
+        others = [f"{other}_{COST}" for other in others if other in self.files.studies] if scope == COST else others
         return [self.report(page) if page in self.targets else page for page in (target, *others)]
+
+    def also_built(self, name: str) -> list[str]:
+        """What the target of a study builds besides the study, unless the config selects methods."""
+        if self.selection.methods or name not in self.files.studies:
+            return []
+        return top_level(name, self.files).get("also_build") or []
 
     def deleted(self, target: str, figures: Mapping[str, Any]) -> list[str]:
         """The files of a target's finished work that are gone, for the target to ask for.

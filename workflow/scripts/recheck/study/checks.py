@@ -182,7 +182,7 @@ def _check_backbone(backbone: Mapping[str, Any], source: str) -> None:
 def _check_sizes(settings: Mapping[str, Any], source: str) -> None:
     """Refuse crops that are larger than the images, and inputs that a vision transformer does not take."""
     for phase in ("train", "eval"):
-        side = _input_side(settings["transforms"], phase, source)
+        side = input_side(settings["transforms"], phase, source)
         backbone = settings["model"]["backbone"]
         fixed = FIXED_INPUT.match(backbone["name"])
         chosen = any(str(option).endswith("img_size") for option in backbone.get("options") or {})
@@ -194,7 +194,7 @@ def _check_sizes(settings: Mapping[str, Any], source: str) -> None:
             )
 
 
-def _input_side(transforms: Mapping[str, Any], phase: str, source: str) -> int | None:
+def input_side(transforms: Mapping[str, Any], phase: str, source: str) -> int | None:
     """Shorter side of the network's input; None if it depends on the image."""
     resize = transforms.get("resize") or {}
     side = resize.get("shorter") or min(resize.get("exact") or resize.get("fit") or [0]) or None

@@ -16,8 +16,8 @@ from recheck.study.compose import Files, compose, merge
 from recheck.study.schema import settings_used_by
 from recheck.study.search import Search
 
-# What a target shows of a study: everything, the results so far, or only the published values.
-ALL, SO_FAR, PUBLISHED = "all", "so_far", "published"
+# What a target shows of a study: everything, the results so far, only the published values, or the cost of its runs.
+ALL, SO_FAR, PUBLISHED, COST = "all", "so_far", "published", "cost"
 
 
 @dataclass(frozen=True)

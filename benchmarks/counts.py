@@ -1,0 +1,42 @@
+"""Count the networks of all studies on meta tensors, for the time and memory limits of their jobs.
+
+Writes workflow/scripts/recheck/cost/counts.csv in about ten seconds:
+
+python benchmarks/counts.py
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "workflow/scripts"))
+
+from recheck.cost.counts import Counts, side_of, write_table  # noqa: E402
+from recheck.cost.meta import count  # noqa: E402
+from recheck.study.compose import Files  # noqa: E402
+from recheck.study.model import load_study  # noqa: E402
+from recheck.study.yaml import names_in  # noqa: E402
+
+
+def networks() -> dict[tuple[str, bool, int], dict]:
+    """(backbone, frozen, side of its input) of every run → model settings of one such run, without its own head."""
+    files = Files(*(names_in([ROOT / "config" / folder]) for folder in ("studies", "methods")))
+    found = {}
+    for name in files.studies:
+        for runs in load_study(name, files).runs.values():
+            for run in runs.values():
+                backbone, transforms = run.settings["model"]["backbone"], run.settings["transforms"]
+                plain = {"backbone": backbone, "head": {"class": "Linear", "dim": 512}, "batch_norm": "frozen"}
+                for phase in ("train", "eval") if run.trained else ("eval",):
+                    if (side := side_of(transforms, phase)) is not None:
+                        found.setdefault((backbone["name"], bool(backbone.get("frozen")), side), plain)
+    return found
+
+
+def main() -> None:
+    counts: dict[tuple[str, bool, int], Counts] = {key: count(model, key[2]) for key, model in networks().items()}
+    write_table(counts)
+
+
+if __name__ == "__main__":
+    main()
