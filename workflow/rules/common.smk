@@ -73,7 +73,8 @@ ROW = r"[a-z0-9][a-z0-9._-]*"
 TABLE_NEEDS = ("evaluations", "index", "runs", "searches", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
-RUN_THREADS = 8 if GPUS else 1
+# Threads of a run on a machine with enough cores; `RUN_THREADS` may get smaller below.
+WANTED_THREADS = RUN_THREADS = 8 if GPUS else 1
 config.setdefault("gpu_share", 1)  # older copies of config.yaml lack it
 
 if not GPUS:

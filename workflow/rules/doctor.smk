@@ -12,8 +12,8 @@ rule doctor:
         folders={"results": RESULTS, "resources": RESOURCES},
         described=[str(path) for path in (*DATASETS.values(), *WEIGHTS.values())],
         row=lambda wildcards: first_trained_row(config["study"]),
-        runs=max(1, len(GPUS)),
-        run_threads=RUN_THREADS,
+        runs=max(1, len(GPUS) * config["gpu_share"]),
+        run_threads=WANTED_THREADS,
     message:
         "Checking this machine"
     script:
