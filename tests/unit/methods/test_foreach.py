@@ -37,9 +37,18 @@ def parameters():
     return [torch.nn.Parameter(tensor) for tensor in made]
 
 
+def step_together(optimiser):
+    """The step of a GPU."""
+    with torch.no_grad():
+        for group in optimiser.param_groups:
+            if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
+                optimiser.update(parameters, group)
+
+
+@pytest.mark.parametrize("take_step", [step_together, lambda optimiser: optimiser.step()], ids=["GPU", "CPU"])
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize(("optimiser", "plain"), [(MXNetAdam, adam), (MXNetSGD, sgd)])
-def test_the_bits_of_one_parameter_at_a_time(optimiser, plain, clip):
+def test_the_bits_of_one_parameter_at_a_time(optimiser, plain, clip, take_step):
     """Also with parameters that sometimes have no gradient, so that their numbers of steps differ."""
     options = {"lr": 0.01, "weight_decay": 0.1}
     if optimiser is MXNetAdam:
@@ -56,7 +65,7 @@ def test_the_bits_of_one_parameter_at_a_time(optimiser, plain, clip):
             has_gradient = number == 0 or step % number != 1
             gradient = torch.randn(own.shape, generator=generator)
             own.grad, other.grad = (gradient.clone() if has_gradient else None for _ in range(2))
-        together.step()
+        take_step(together)
         with torch.no_grad():
             for number, (other, state) in enumerate(zip(theirs, states, strict=True)):
                 if other.grad is not None:

@@ -1,4 +1,4 @@
-"""The loop that optimisers share: one update per parameter group, of all its parameters together."""
+"""The loop that optimisers share: on a GPU, one update of all parameters of a group together."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -8,10 +8,10 @@ import torch
 
 
 class Foreach(torch.optim.Optimizer):
-    """An optimiser that updates all parameters of a group together.
+    """An optimiser that updates all parameters of a group together on a GPU, and one by one on a CPU.
 
-    ``torch._foreach_*`` computes the same as one call per parameter, and on a GPU it needs a few launches per group
-    instead of several per parameter.
+    ``torch._foreach_*`` computes the same either way. On a GPU it needs a few launches per group instead of several per
+    parameter. On a CPU one parameter at a time is faster, because it stays in the cache.
     """
 
     @torch.no_grad()
@@ -21,8 +21,10 @@ class Foreach(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
-                self.update(parameters, group)
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            on_cpu = all(parameter.is_cpu for parameter in parameters)
+            for members in [[parameter] for parameter in parameters] if on_cpu else [parameters]:
+                self.update(members, group)
         return loss
 
     def moments(self, parameters: list[torch.Tensor], *names: str) -> list[list[torch.Tensor]]:
