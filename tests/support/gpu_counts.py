@@ -67,8 +67,9 @@ BACKBONES = ("bn_inception", "efficientnet_b0", "efficientnet_lite0", "resnet50"
 def kinds(family: str) -> dict[str, dict[str, Any]]:
     """Settings of a family's rows that differ in more than numbers, by "study/dataset/row" of their first one.
 
-    Rows are alike if they have the same parts with the same arguments, apart from numbers and from the start of
-    weights. Samplers, transforms and schedules of learning rates are the host's work, and all backbones are replaced.
+    Rows are alike if they have the same parts with the same arguments, apart from the start of weights and from numbers
+    (a ``variant`` is more than a number). Samplers, transforms and schedules of learning rates are the host's work, and
+    all backbones are replaced.
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, settings in trained_rows(family):
@@ -104,10 +105,13 @@ def _size(settings: dict[str, Any]) -> tuple[bool, int]:
 
 def _without_numbers(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_numbers(item) for key, item in value.items() if key not in ("init", "lr_schedule")}
-    if isinstance(value, (list, tuple)):
-        return [_without_numbers(item) for item in value]
-    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        kept = {key: item for key, item in value.items() if key == "variant" or not _is_number(item)}
+        return {key: _without_numbers(item) for key, item in kept.items() if key not in ("init", "lr_schedule")}
+    return [_without_numbers(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def shortened(settings: dict[str, Any], size: int = SIZE, network: dict[str, Any] = SMALL) -> dict[str, Any]:
