@@ -22,7 +22,7 @@ from recheck.data.fold import FoldData
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
-from support.gpu_counts import noise, shortened
+from support.gpu_counts import never_skipping, noise, shortened
 from support.pretended_gpu import PretendedGPU
 from support.runs import StopAfter
 from support.studies import shipped
@@ -64,6 +64,7 @@ def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder:
     backbone.pop("sha256", None)
     state = _Measured(folder, "f")
     run = Run(shortened(settings, SIZE, backbone), data, 0, 0, torch.device("cuda"), state, folder, stop=StopAfter(1))
+    never_skipping(run)
     try:
         run.train()
     except Interrupted:

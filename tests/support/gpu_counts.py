@@ -151,9 +151,15 @@ def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: Pretend
         except Interrupted:
             run = make_run(settings, data, folder)
             run.train()
+    never_skipping(run)
     with gpu.counting() as step:
         run.take_step()
     return all_counts, step
+
+
+def never_skipping(run: Run) -> None:
+    """Replace the gradient scaler by one whose scale is 1: a step that overflows in float16 would launch less."""
+    run.scaler = torch.amp.GradScaler("cuda", init_scale=1.0, enabled=run.scaler.is_enabled())
 
 
 def line(name: str, settings: dict[str, Any], step: Counts) -> dict[str, str]:
