@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from quickstart import link
 from timing import goal, ratios, spread
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,12 +159,12 @@ def checked_out(commit: str, folder: Path) -> Path:
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
     subprocess.run(["git", "checkout", "--quiet", commit], cwd=folder, check=True)
     if (ROOT / "resources/datasets").is_dir():
-        shutil.copytree(ROOT / "resources/datasets", folder / "resources/datasets", copy_function=os.link)
+        shutil.copytree(ROOT / "resources/datasets", folder / "resources/datasets", copy_function=link)
     return folder
 
 
 def compared(commit: str, turns: int, with_quickstart: bool) -> str:
-    with tempfile.TemporaryDirectory(dir=ROOT) as temporary:
+    with tempfile.TemporaryDirectory() as temporary:
         trees = {
             "before": checked_out(commit, Path(temporary) / "before"),
             "now": checked_out("HEAD", Path(temporary) / "now"),
@@ -213,7 +214,7 @@ def _quickstart(trees: dict[str, Path], turns: int) -> list[str]:
     _snakemake(trees["before"], "--until", "pack")
     target = trees["now"] / "resources/datasets"
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(trees["before"] / "resources/datasets", target, copy_function=os.link)
+    shutil.copytree(trees["before"] / "resources/datasets", target, copy_function=link)
     for tree in trees.values():
         _snakemake(tree, "--until", "split")
     seconds: dict[str, list] = {name: [] for name in trees}

@@ -127,11 +127,11 @@ def _copy(folder: Path) -> Path:
     shutil.copytree(ROOT / "resources" / "published", folder / "resources" / "published")
     for name in ("datasets", "weights", "drop"):
         if (ROOT / "resources" / name).is_dir():
-            shutil.copytree(ROOT / "resources" / name, folder / "resources" / name, copy_function=_link)
+            shutil.copytree(ROOT / "resources" / name, folder / "resources" / name, copy_function=link)
     return folder
 
 
-def _link(source: str, target: str) -> None:
+def link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:
