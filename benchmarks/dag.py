@@ -106,7 +106,14 @@ def write_filled(folder: Path, jobs: int, inputs: float, outputs: float) -> None
 
 
 def studies() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "config" / "studies").glob("*.yaml"))
+    """All studies but the searches, which have as many jobs as all others together."""
+    return sorted(path.stem for path in (ROOT / "config" / "studies").glob("*.yaml") if "tuning" not in path.stem)
+
+
+def of_searches(repeats: int) -> list[str]:
+    """How long it takes to plan the largest study, with all trials of its searches."""
+    turns = [plan(ROOT, "mlrc_tuning") for _ in range(repeats)]
+    return [goal(f"seconds to plan mlrc_tuning, {turns[0][0]} jobs", [turn[1] for turn in turns], 45, False, 1), ""]
 
 
 def measured(seeds: list[int], repeats: int, chosen_studies: list[str]) -> tuple[list[str], list[tuple]]:
@@ -182,7 +189,9 @@ def described(seeds: list[int], repeats: int, chosen_studies: list[str]) -> str:
 
 
 def section(quick: bool) -> str:
-    return described([1], 1, ["quickstart"]) if quick else described([1, 10], 2, studies())
+    if quick:
+        return described([1], 1, ["quickstart"])
+    return "\n".join([described([1, 10], 2, studies()), *of_searches(2)])
 
 
 def main() -> None:
@@ -194,8 +203,8 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="one study, one seed, one turn; its figures mean nothing")
     options = parser.parse_args()
-    if options.quick:
-        print(section(quick=True))
+    if options.quick or sys.argv[1:] == []:
+        print(section(options.quick))
     else:
         print(described(options.seeds, options.repeats, options.studies))
 

@@ -32,7 +32,8 @@ from support.report_facts import facts
 pytestmark = pytest.mark.slow
 
 # all figures except those of query views; some are only a note that there is nothing to draw
-SHOWN = [name for name in all_figures() if name not in ("costs", "thresholds", "matches", "reliability")]
+OTHERS = ("costs", "thresholds", "matches", "reliability", "search", "slices", "parallel", "importance")
+SHOWN = [name for name in all_figures() if name not in OTHERS]
 
 REDUCTION = {"kind": "pca", "dims": {"separated": 8, "concatenated": 12}}
 METHODS = {"pretrained": "Pretrained", "triplet": "Triplet", "sharp": "Sharp eyes"}
