@@ -24,6 +24,7 @@ SECTIONS = (
     "losses",
     "steps",
     "dag",
+    "tuning",
     "startup",
     "quickstart",
     "gpu",
