@@ -50,7 +50,7 @@ def packed_glyphs(folder: Path, classes: int) -> tuple[PackedImages, np.ndarray]
 
 
 def make_run(data, folder, configuration=CONFIGURATION, fold=1, fingerprint="f", save_every=0, **more):
-    """A run that saves its state after every step, unless another state is being written."""
+    """A run that saves its state after every step."""
     state = StateFile(folder / "state", fingerprint)
     return Run(configuration, data, 0, fold, CPU, state, folder / "events", save_every=save_every, **more)
 

@@ -1,5 +1,6 @@
 """The engine learns, selects the best epoch, and resumes bit-identically after any interruption."""
 
+import itertools
 import multiprocessing
 import os
 import random
@@ -241,7 +242,7 @@ def test_killed_while_a_state_is_written_beside_training(data, tmp_path, undistu
         states.append(state["position"]["step"])
         StateFile.save(file, state)
 
-    run = make_run(data, tmp_path)
+    run = make_run(data, tmp_path, save_every=1, clock=itertools.count().__next__)
     run.state_file.save = save.__get__(run.state_file)
     monkeypatch.setattr(_Hashed, "write", slow_write)
     monkeypatch.setattr(Run, "_step", noted_step)

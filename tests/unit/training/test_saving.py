@@ -71,6 +71,14 @@ def test_a_state_is_due_by_time_but_never_while_another_is_written(tmp_path, clo
     assert file.load() == {"number": 2}, "leaving the context waits for the state"
 
 
+def test_a_state_after_every_step_waits_for_the_one_before_it(tmp_path, clock):
+    file = Gated(tmp_path)
+    with Saver(file, 0, clock) as saver:
+        saver.save({"number": 1})
+        threading.Thread(target=lambda: (file.begun.wait(), file.gate.set())).start()
+        assert saver.due() and file.load() == {"number": 1}
+
+
 def test_a_state_that_must_be_saved_follows_the_one_that_is_being_written(tmp_path):
     file = Gated(tmp_path)
     with Saver(file) as saver:

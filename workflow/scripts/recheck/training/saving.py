@@ -40,7 +40,8 @@ class Saver:
             self.wait()
 
     def due(self) -> bool:
-        if self.writing is not None and not self.writing.done():
+        """Whether it is time for a state; with ``every`` 0 it always is, after the last one is written."""
+        if self.every and self.writing is not None and not self.writing.done():
             return False
         self.wait()
         return self.clock() - self.taken >= self.every
