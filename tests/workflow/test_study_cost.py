@@ -19,6 +19,11 @@ def test_the_cost_of_a_finished_study(project):
     assert rows["triplet"]["step_flops"] > 0 and rows["triplet"]["actual"]["memory_mb"] > 0
 
 
+def test_a_study_without_the_chosen_datasets_has_no_cost(project):
+    output = project.fail("--dry-run", "--cores", "1", "letters_cost", "--config", "datasets=[emoji]")
+    assert "Error: Config 'datasets' is [emoji], but study 'letters' has none of them. Choose among: glyphs." in output
+
+
 def test_a_smaller_gpu_is_said_in_the_dry_run_and_reruns_nothing(project):
     """The network is a user's own, so its memory is unknown to Snakemake: take one that is not."""
     project.edit("config/gpus.yaml", "  matches: A100.*40GB\n  memory: 40\n", "  matches: A100.*40GB\n  memory: 0.5\n")

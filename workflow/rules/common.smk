@@ -23,6 +23,7 @@ from recheck.errors import UserError
 from recheck.files import check_writable
 from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, RELEASED
 from recheck.report.figures import all_figures, source_of
+from recheck.resize import PLAIN_GB
 from recheck.study import grid
 from recheck.study.catalogue import CHOSEN, Catalogue, unknown_target
 from recheck.study.compose import Files
@@ -190,7 +191,9 @@ def cost_plan(report):
     """What the cost report of a study is made from."""
     study = CATALOGUE.reported(report)
     also = CATALOGUE.also_built(CATALOGUE.targets[CATALOGUE.reports[report][0]][0])
-    return plan(study, dataset_of, workflow.pathvars.apply, gpu_of_config(), config.get("datasets"), also)
+    plain_limit = config.get("plain_pack_gb", PLAIN_GB) * 1e9
+    only = config.get("datasets")
+    return plan(study, dataset_of, workflow.pathvars.apply, gpu_of_config(), plain_limit, only, also)
 
 
 @for_users
@@ -246,6 +249,16 @@ def chosen_values():
     return [f"{path}:\n\n{path.read_text(encoding='utf-8')}" for path in paths if path.exists()]
 
 
+def check_chosen_datasets(study):
+    """Refuse a cost report of none of the study's datasets."""
+    chosen = config.get("datasets")
+    if chosen and not set(chosen) & set(study.datasets):
+        raise UserError(
+            f"Config 'datasets' is [{', '.join(chosen)}], but study '{study.name}' has none of them. "
+            f"Choose among: {', '.join(study.datasets)}."
+        )
+
+
 @for_users
 def check_request():
     """Check the requested targets, the datasets and the folders before Snakemake plans any job."""
@@ -269,6 +282,8 @@ def check_request():
             )
         elif TARGETS[name][1] == COST:
             logger.info(f"The report of '{name}' is {report_file}.")
+        if TARGETS[name][1] == COST:
+            check_chosen_datasets(CATALOGUE.reported(page))
         if TARGETS[name][1] == ALL:
             # Jobs of a cluster see other GPUs than this machine.
             if config["device"] == "cuda" and not GPUS and workflow.global_resources["_nodes"].value is None:

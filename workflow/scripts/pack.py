@@ -4,10 +4,10 @@ from pathlib import Path
 
 from recheck.data.images import reading_of
 from recheck.data.index import read_index
-from recheck.data.packed import PLAIN_GB, pack
+from recheck.data.packed import pack
 from recheck.files import sha256
 from recheck.job import job
-from recheck.resize import parse_resize
+from recheck.resize import PLAIN_GB, parse_resize
 
 with job(snakemake):
     pack(

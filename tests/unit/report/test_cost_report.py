@@ -21,8 +21,8 @@ from support.studies import FILES, dataset_of
 A100 = load_gpu("a100_40gb", ROOT / "config/gpus.yaml")
 
 
-def planned(study, **options):
-    return plan(load_study(study, FILES), dataset_of, lambda path: f"/nowhere/{path}", A100, **options)
+def planned(study, plain_limit=100e9, **options):
+    return plan(load_study(study, FILES), dataset_of, lambda path: f"/nowhere/{path}", A100, plain_limit, **options)
 
 
 def row_of(document, dataset, row):
@@ -78,6 +78,22 @@ def test_only_the_chosen_datasets_are_counted():
     document = tally(planned("mlrc", only=["cub200"]), stored, [])
     assert {row["dataset"] for row in document["rows"]} == {"cub200"}
     assert "Left out by config 'datasets': cars196, sop." in markdown(document)
+    nothing = markdown(tally(planned("mlrc", only=["emoji"]), stored, []))
+    assert "Config 'datasets' leaves out all of its datasets: cub200, cars196, sop." in nothing
+    assert "hours" not in nothing
+
+
+@pytest.mark.parametrize(
+    ("study", "dataset", "limit", "size"),
+    [
+        ("contextual_256", "inat_mini", 100e9, "shorter288jpeg75 about 11.6 GB (encoded)."),
+        ("contextual_256", "inat_mini", 200e9, "shorter288jpeg75 about 166 GB."),
+        ("mlrc", "cub200", 3e9, "shorter256 about 1.24 GB (encoded)."),
+    ],
+)
+def test_packs_beyond_the_limit_are_counted_as_encoded(study, dataset, limit, size):
+    document = tally(planned(study, plain_limit=limit, only=[dataset]), stored, [])
+    assert f"Packed images: {size}" in markdown(document)
 
 
 def test_rows_of_unknown_cost_say_why():

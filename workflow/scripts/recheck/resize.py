@@ -3,6 +3,8 @@
 import re
 
 Resize = dict[str, int | list[int]] | None
+PLAIN_GB = 100
+"""Gigabytes of pixels beyond which a pack is encoded, unless the config says otherwise."""
 
 
 def resize_slug(resize: Resize) -> str:

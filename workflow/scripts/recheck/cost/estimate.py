@@ -20,6 +20,8 @@ CUDA_BYTES = GIB // 2
 WEIGHT_BYTES = {"float64": 8}
 ACTIVATION_SHARE = {"float64": 2.0, "float16": 0.5, "bfloat16": 0.5}
 """Memory of saved activations relative to float32."""
+ENCODED = {"jpeg": 0.07, "lossless": 0.4}
+"""Bytes of an encoded photograph relative to its pixels, rounded up from ``benchmarks/packs.py``."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,17 @@ def fits(needed: float, gpu: Gpu) -> bool:
 
 
 def packed_bytes(resize: Resize, images: int | None) -> int | None:
-    """Bytes of a pack; None if they depend on the images. JPEGs are counted as pixels, which is at most too much."""
+    """Bytes of the pixels of a pack; None if they depend on the images."""
     if not resize or not images:
         return None
     if "shorter" in resize:
         return round(images * 3 * resize["shorter"] ** 2 * ASPECT)
     height, width = resize.get("exact") or resize["fit"]
     return images * 3 * height * width
+
+
+def stored_bytes(resize: Resize, pixels: int, plain_limit: float) -> int:
+    """Bytes of a pack with ``pixels`` bytes of pixels, which is encoded if they exceed ``plain_limit``."""
+    if pixels <= plain_limit:
+        return pixels
+    return round(pixels * ENCODED["jpeg" if resize and "jpeg" in resize else "lossless"])

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from recheck.cost.estimate import packed_bytes
+from recheck.cost.estimate import packed_bytes, stored_bytes
 from recheck.cost.gpus import Gpu
 from recheck.cost.sizes import Sizes, sizes
 from recheck.files import canonical, fingerprint, read_json
@@ -23,12 +23,14 @@ def plan(
     dataset_of: Callable[[str], Any],
     place: Place,
     gpu: Gpu,
+    plain_limit: float,
     only: Collection[str] | None = None,
     also: Collection[str] = (),
 ) -> dict[str, Any]:
     """Facts for the cost report of a study, on ``only`` some of its datasets if given.
 
-    ``place`` replaces pathvars by folders, ``also`` are studies that the study's target builds too.
+    ``place`` replaces pathvars by folders, packs of more than ``plain_limit`` bytes are encoded, and ``also`` are
+    studies that the study's target builds too.
     """
     chosen = [name for name in study.datasets if not only or name in only]
     return canonical(
@@ -39,12 +41,12 @@ def plan(
             "also": list(also),
             "left_out": [name for name in study.datasets if name not in chosen],
             "gpu": asdict(gpu),
-            "datasets": [_dataset(study, name, dataset_of(name), place) for name in chosen],
+            "datasets": [_dataset(study, name, dataset_of(name), place, plain_limit) for name in chosen],
         }
     )
 
 
-def _dataset(study: Study, name: str, dataset: Any, place: Place) -> dict[str, Any]:
+def _dataset(study: Study, name: str, dataset: Any, place: Place, plain_limit: float) -> dict[str, Any]:
     expected, split = dataset.description.get("expected", {}), Path(place(f"<results>/{study.name}/{name}/split.json"))
     known = sizes(expected, study.split(name), study.classes[name], read_json(split) if split.is_file() else None)
     files = [entry.get("size") for entry in dataset.files]
@@ -56,7 +58,9 @@ def _dataset(study: Study, name: str, dataset: Any, place: Place) -> dict[str, A
         "split": str(split),
         "downloads": sum(size for size in files if size),
         "downloads_complete": None not in files,
-        "packs": [_pack(name, resize, expected.get("images"), place) for resize in _resizes(runs.values())],
+        "packs": [
+            _pack(name, resize, expected.get("images"), place, plain_limit) for resize in _resizes(runs.values())
+        ],
         "rows": [
             {
                 "name": row.name,
@@ -79,11 +83,15 @@ def _resizes(runs: Collection[Run]) -> list[Any]:
     return [run.settings["transforms"].get("resize") for run in different.values()]
 
 
-def _pack(dataset: str, resize: Any, images: int | None, place: Place) -> dict[str, Any]:
+def _pack(dataset: str, resize: Any, images: int | None, place: Place, plain_limit: float) -> dict[str, Any]:
     slug = resize_slug(resize)
     folder = Path(place(f"<resources>/datasets/{dataset}/packed/{slug}"))
     made = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) if folder.is_dir() else 0
-    return {"name": slug, "made": bool(made), "bytes": made or packed_bytes(resize, images)}
+    if made:
+        return {"name": slug, "made": True, "encoded": False, "bytes": made}
+    pixels = packed_bytes(resize, images)
+    stored = None if pixels is None else stored_bytes(resize, pixels, plain_limit)
+    return {"name": slug, "made": False, "encoded": stored != pixels, "bytes": stored}
 
 
 def sizes_of(study: Study, dataset_of: Callable[[str], Any], name: str) -> Sizes | None:

@@ -50,8 +50,6 @@ if TYPE_CHECKING:  # reading a pack does not need pandas
     import pandas as pd
 
 log = logging.getLogger("recheck")
-PLAIN_GB = 100
-"""Gigabytes of pixels beyond which a pack is encoded, unless the config says otherwise."""
 BLOCK = 64  # images that are written, synced and recorded together
 DIGEST = 32
 SIZE = 8  # bytes of an encoded image's size

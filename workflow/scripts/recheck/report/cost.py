@@ -56,12 +56,15 @@ def markdown(document: Document) -> str:
         ]
     if any("actual" in row for row in rows):
         blocks += ["## Estimate against actual", _actual(document)]
-    blocks += ["## Assumptions", "\n".join(f"- {sentence}" for sentence in assumptions(document))]
+    if rows:
+        blocks += ["## Assumptions", "\n".join(f"- {sentence}" for sentence in assumptions(document))]
     return "\n\n".join(blocks) + "\n"
 
 
 def _summary(document: Document) -> str:
     rows, datasets = document["rows"], document["datasets"]
+    if not datasets:
+        return f"Config 'datasets' leaves out all of its datasets: {', '.join(document['left_out'])}."
     jobs = int(total(rows, "jobs")[0]) + sum(dataset["jobs"] for dataset in datasets)
     hours, disk = total(rows, "hours"), total(rows, "disk")[0] / GB
     unknown = [row for row in rows if "unknown" in row]
@@ -152,8 +155,8 @@ def _files(dataset: Document) -> str:
 def _size(pack: Mapping[str, Any]) -> str:
     if pack["bytes"] is None:
         return "(size known after packing)"
-    about = "" if pack["made"] else "at most about " if "jpeg" in pack["name"] else "about "
-    return f"{about}{number(pack['bytes'] / GB)} GB"
+    encoded = " (encoded)" if pack["encoded"] else ""
+    return f"{'' if pack['made'] else 'about '}{number(pack['bytes'] / GB)} GB{encoded}"
 
 
 def _actual(document: Document) -> str:
@@ -218,7 +221,8 @@ def assumptions(document: Document) -> list[str]:
         "assumed.",
         "GB on disk are the checkpoints and embeddings of all runs. Each unfinished run also has a state of up to "
         f"{number(2 * max((row['state'] for row in rows), default=0) / GB)} GB.",
-        "A pack with a given shorter side is assumed to have images of 4:3; one of JPEGs is counted as pixels.",
+        "A pack with a given shorter side is assumed to have images of 4:3. One that exceeds config 'plain_pack_gb' is "
+        "encoded, and assumed to take 7 % of its pixels if the protocol saves JPEGs, else 40 %.",
         "SLURM jobs are two per run (training, embedding), one per row and seed (metrics), and some to prepare data.",
         "Runs that are copied from another study, because it has finished the same run, are counted as if trained.",
     ]
