@@ -14,6 +14,8 @@ BEST_ON_TEST, LAST_EPOCH = EPOCH_VIEWS = ("best_on_test", "last_epoch")
 # or in the queries: images of trained classes, or of unseen classes.
 QUERY_VIEWS = ("seen_queries", "unseen_queries")
 VIEWS = (*FOLD_VIEWS, *EPOCH_VIEWS, *QUERY_VIEWS)
+# Not a view of test images: what the selected epochs reach on validation classes. Published values may have it.
+VALIDATION = "validation"
 VIEW_TITLES = {BEST_ON_TEST: "best epoch on test"}
 
 AT_R = ("RP", "MAP@R")
@@ -77,11 +79,11 @@ def metric_title(metric: str) -> str:
     return metric.rpartition(":")[2].replace("_", " ")
 
 
-def check_views(names: Sequence[str]) -> None:
+def check_views(names: Sequence[str], known: Sequence[str] = VIEWS) -> None:
     """Refuse unknown views."""
     for name in names:
-        if name not in VIEWS:
-            raise UserError(f"Unknown view '{name}'; {nearest(name, VIEWS)}.")
+        if name not in known:
+            raise UserError(f"Unknown view '{name}'; {nearest(name, known)}.")
 
 
 def check_metrics(names: Sequence[str]) -> None:

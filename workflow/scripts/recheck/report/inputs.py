@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from recheck import quoted_searches
 from recheck.data.index import read_index
 from recheck.data.packed import PackedImages
 from recheck.data.splits import paired_training_images
@@ -17,6 +18,7 @@ from recheck.evaluation import query_sets
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.files import read_json
 from recheck.names import QUERY_VIEWS
+from recheck.quoted_searches import QuotedSearch
 from recheck.report import results, searches, tables, warned
 from recheck.report.tables.frame import Published, build
 
@@ -35,8 +37,8 @@ class Shown:
 class Inputs:
     """The facts and the contents of the files; each file is read on first use.
 
-    ``files`` maps kinds (evaluations, histories, runs, embeddings, searches, trials, index, split, pack, failures) to
-    paths. A figure needs only some of them.
+    ``files`` maps kinds (evaluations, histories, runs, embeddings, searches, trials, quoted_searches, index, split,
+    pack, failures) to paths. A figure needs only some of them.
     """
 
     def __init__(self, facts: Mapping[str, Any], files: Mapping[str, Sequence[str | Path]]):
@@ -78,7 +80,7 @@ class Inputs:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The frame of the table, for figures."""
-        return build(self.facts, self.summary)
+        return build({**self.facts, "validation": None}, self.summary)
 
     @cached_property
     def table(self) -> tables.Table:
@@ -86,13 +88,26 @@ class Inputs:
         has_queries = split_known and self.facts["views"][0] in QUERY_VIEWS
         return tables.make(
             self.facts,
-            self.summary,
+            pd.concat([self.summary, results.summarise(self.validation)]) if len(self.validation) else self.summary,
             sizes=results.split_facts(self.split, self.index) if split_known else {},
             chance=self.chance(self.facts["metrics"]) if has_queries else None,
             failures=self.failures,
             warnings=self.warnings,
             searched=searches.searched(self.chosen, results.read_runs(self.paths("runs"))) if self.chosen else None,
         )
+
+    @cached_property
+    def validation(self) -> pd.DataFrame:
+        """The values on validation classes that the table compares with published ones; empty if there are none."""
+        metric = self.facts.get("validation")
+        runs = results.read_runs(self.paths("runs")) if metric else []
+        return results.validation(self.evaluations, runs, metric)
+
+    @cached_property
+    def quoted_searches(self) -> tuple[QuotedSearch, ...]:
+        """All published searches, of all datasets."""
+        paths = self.paths("quoted_searches")
+        return quoted_searches.read(Path(paths[0]).parent) if paths else ()
 
     @cached_property
     def chosen(self) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from recheck.errors import UserError
 from recheck.evaluation.embeddings import read_embeddings
 from recheck.evaluation.views import concatenated
 from recheck.files import read_json
-from recheck.names import QUERY_VIEWS
+from recheck.names import QUERY_VIEWS, VALIDATION
 from recheck.retries import reason_in
 
 PLACE = re.compile(
@@ -60,6 +60,20 @@ def read_evaluations(paths: Iterable[str | Path]) -> pd.DataFrame:
         where, content = place(path), _object(path)
         key = [where.dataset, where.method, where.seed, content.get("view", Path(where.name).stem), content.get("dim")]
         rows += [[*key, metric, float(value)] for metric, value in _metrics(path, content).items()]
+    return pd.DataFrame(rows, columns=EVALUATION_COLUMNS)
+
+
+def validation(evaluations: pd.DataFrame, runs: Iterable[Mapping[str, Any]], metric: str) -> pd.DataFrame:
+    """What the selected epochs of each evaluated seed reached on validation classes, the mean over its folds."""
+    values: dict[tuple[str, str, int], list[float | None]] = {}
+    for run in runs:
+        values.setdefault((run["dataset"], run["method"], run["seed"]), []).append(run.get("best_value"))
+    evaluated = set(evaluations[["dataset", "method", "seed"]].itertuples(index=False, name=None))
+    rows = [
+        [*key, VALIDATION, None, metric, float(np.mean(folds))]
+        for key, folds in values.items()
+        if key in evaluated and None not in folds
+    ]
     return pd.DataFrame(rows, columns=EVALUATION_COLUMNS)
 
 

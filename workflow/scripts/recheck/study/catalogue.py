@@ -18,6 +18,8 @@ PAGE_FILES = ("index.html", "references.bib")
 COST_FILES = tuple(f"cost.{suffix}" for suffix in ("md", "csv", "json", "png", "svg"))
 # the values that searches chose, as a study
 CHOSEN = "chosen.yaml"
+# the kind of files with published searches, which belong to no dataset and no run
+QUOTED_SEARCHES = "quoted_searches"
 
 
 class Catalogue:
@@ -245,17 +247,23 @@ class Catalogue:
         if scope == ALL:
             return None
         if scope == PUBLISHED:
-            return grid.stamped({})
+            return grid.stamped(self._quoted_files(report, needs))
         files = grid.existing(self._files(report, datasets, needs), self.place)
         failed = [path for dataset in datasets for path in grid.failures(self.reported(report), dataset, self.place)]
         return grid.stamped({**files, "failures": failed})
 
     def _files(self, report: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
-        files: dict[str, list[str]] = {kind: [] for kind in needs}
+        quoted = self._quoted_files(report, needs)
+        files: dict[str, list[str]] = {kind: [] for kind in needs if kind != QUOTED_SEARCHES}
         for dataset in datasets:
-            for kind, paths in grid.report_files(self.reported(report), dataset, needs).items():
+            for kind, paths in grid.report_files(self.reported(report), dataset, list(files)).items():
                 files[kind] += paths
-        return files
+        return {**files, **quoted}
+
+    def _quoted_files(self, report: str, needs: Iterable[str]) -> dict[str, list[str]]:
+        """The files of published searches, if they are needed."""
+        files = [path for document in self.documents(report) for path in document.get("search_files", ())]
+        return {QUOTED_SEARCHES: files} if QUOTED_SEARCHES in needs else {}
 
 
 def unknown_target(target: str, catalogue: Catalogue, others: Mapping[str, Path]) -> UserError:

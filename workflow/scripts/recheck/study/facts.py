@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import canonical
-from recheck.names import LAYOUTS, QUERY_VIEWS, RECALL, watched_metrics
+from recheck.names import LAYOUTS, QUERY_VIEWS, RECALL, VALIDATION, watched_metrics
 from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
-from recheck.study.published import Document, quoted
+from recheck.study.published import Document, quoted, searched
 
 # A caption lists up to this many training budgets; for more it gives their range.
 LISTED_BUDGETS = 3
@@ -60,6 +60,8 @@ def facts(
             "distances": evaluation.get("distances", "test"),
             "sweep": _sweep(study),
             "published": quoted(study, dataset, documents),
+            "validation": validation(study, dataset, documents),
+            "quoted_searches": searched(study, dataset, documents),
             "measured": [row for row in study.rows if row in measured],
         }
     )
@@ -105,6 +107,18 @@ def label(study: Study, row: str) -> str:
 def search(run: Run) -> dict[str, Any]:
     """The free settings of a tuned run and the number of its trials; empty for other runs."""
     return {"search": {**run.search.settings, "trials": run.search.total}} if run.search else {}
+
+
+def validation(study: Study, dataset: str, documents: Sequence[Document]) -> str | None:
+    """The metric on validation classes that the table compares with published values; None without such values.
+
+    A study with searches shows it in other columns, next to the selected trials.
+    """
+    selection, runs = study.protocols[dataset]["selection"], study.runs[dataset]
+    if selection.get("role") != "val" or (study.scope != PUBLISHED and any(run.search for run in runs.values())):
+        return None
+    values = [views for document in quoted(study, dataset, documents) for views in document["values"].values()]
+    return selection["metric"] if any(selection["metric"] in views.get(VALIDATION, {}) for views in values) else None
 
 
 def reference(study: Study, dataset: str) -> str | None:

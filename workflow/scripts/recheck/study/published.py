@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recheck import quoted_searches
 from recheck.errors import UserError, nearest
-from recheck.names import check_views
+from recheck.names import VALIDATION, VIEWS, check_views
 from recheck.study.model import PUBLISHED, SO_FAR, Study
 from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
@@ -29,13 +30,28 @@ def load_published(path: str | Path) -> list[Document]:
                     f"{path}: 'cite' names '{key}', which {PAPERS} beside it does not have; {nearest(key, papers)}."
                 )
             document["paper"] = papers[key]
+        if "searches" in document:
+            _add_searches(document, Path(path).parent)
         for rows in document["values"].values():
             for row, views in rows.items():
                 try:
-                    check_views(list(views))
+                    check_views(list(views), (*VIEWS, VALIDATION))
                 except UserError as error:
                     raise UserError(f"{path}, '{row}': {error}") from None
     return content["documents"]
+
+
+def _add_searches(document: dict[str, Any], folder: Path) -> None:
+    """Replace a document's reference to searches by the searches, and add their best results to its values."""
+    about = document.pop("searches")
+    document["search_files"] = quoted_searches.files(folder / about["folder"])
+    document["batch"] = about["batch"]
+    document["searches"] = quoted_searches.read(folder / about["folder"])
+    values = document.setdefault("values", {})
+    for search in document["searches"]:
+        if search.batch == about["batch"]:
+            best = {VALIDATION: {about["metric"]: round(100 * search.best, 2)}}
+            values.setdefault(search.dataset, {}).setdefault(search.row, {}).update(best)
 
 
 def load_papers(path: Path) -> dict[str, dict[str, str]]:
@@ -67,6 +83,22 @@ def quoted(study: Study, dataset: str, documents: list[Document]) -> list[dict[s
             "notes": by_row((document.get("notes") or {}).get(dataset, {})),
         }
         for document in documents
+    ]
+
+
+def searched(study: Study, dataset: str, documents: list[Document]) -> list[dict[str, Any]]:
+    """What was published about searches for the tuned rows of a dataset, one entry per search."""
+    tuned = {row.compare_to: name for name, row in study.rows.items() if study.runs[dataset][name].search}
+    return [
+        {
+            "row": tuned[search.row],
+            "batch": search.batch,
+            "same_batch": search.batch == document["batch"],
+            "settings": len(search.space),
+        }
+        for document in documents
+        for search in document.get("searches", ())
+        if search.dataset == dataset and search.row in tuned
     ]
 
 

@@ -57,8 +57,11 @@ class Figure:
 
 
 def quoted(facts: Facts) -> set[str]:
-    """The names of the rows with a published value."""
-    return {row for document in facts["published"] for row in document["values"]}
+    """The names of the rows with a published value in one of the study's views."""
+    shown = set(facts["views"])
+    return {
+        row for document in facts["published"] for row, views in document["values"].items() if shown.intersection(views)
+    }
 
 
 def intervals(facts: Facts, marks: str = "Whiskers") -> str:

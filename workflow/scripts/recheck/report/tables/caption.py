@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.names import BEST_ON_TEST, DISTANCES, LAST_EPOCH, view_title
+from recheck.names import BEST_ON_TEST, DISTANCES, LAST_EPOCH, VALIDATION, view_title
 from recheck.report.numbers import number
 from recheck.report.tables.columns import NOT_RUN
 from recheck.report.tables.frame import CHANCE
@@ -23,9 +23,13 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     both_given = len(sources) > 1 and disagree
     quoted = _quoted(facts, rows, given, sources, both_given)
     if facts["scope"] == "published":
-        text = f"{facts['dataset_title']}. Nothing was measured here: all values are {quoted} {_units(facts)}"
-        return text + (" Bold: highest value, whatever its uncertainty." if rows["best"].any() else "")
-    methods = rows[rows["method"] != CHANCE]
+        sentences = [
+            f"{facts['dataset_title']}. Nothing was measured here: all values are {quoted} {_units(facts)}",
+            *_about_validation(rows),
+            "Bold: highest value, whatever its uncertainty." if rows["best"].any() else "",
+        ]
+        return " ".join(sentence for sentence in sentences if sentence)
+    methods = rows[(rows["method"] != CHANCE) & (rows["planned"] > 0)]
     sentences = [
         *about_sizes(facts["dataset_title"], sizes),
         facts["backbone"] and f"Backbone: {facts['backbone']}.",
@@ -34,6 +38,7 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         *_about_seeds(methods),
         *_about_bold(methods),
     ]
+    sentences += _about_validation(rows)
     if "search_trials" in rows:
         sentences += _about_searches(rows)
     if BEST_ON_TEST in facts["views"]:
@@ -114,6 +119,22 @@ def _about_seeds(methods: pd.DataFrame) -> list[str]:
         over = f"{planned} seeds" if same else "the seeds in the last column (if two or more)"
         sentence = f"Measured here: mean ± half-width of the 95 % t-interval over {over}."
     return [sentence]
+
+
+def _about_validation(rows: pd.DataFrame) -> list[str]:
+    """Sentences on the values on validation classes."""
+    shown = rows[rows["view"] == VALIDATION]
+    if shown["published"].isna().all():
+        return []
+    sentences = ["“Validation”: mean over the folds of the selected epochs' metric on their validation classes."]
+    if shown["mean"].notna().any():
+        sentences.append(
+            "Its published values are the best of many trials, each trained once; a repetition with the same settings "
+            "is expected to be slightly lower."
+        )
+    else:
+        sentences.append("These values are the best of many trials, each trained once, so they are slightly too high.")
+    return sentences
 
 
 def _about_searches(rows: pd.DataFrame) -> list[str]:

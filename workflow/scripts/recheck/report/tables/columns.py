@@ -54,7 +54,7 @@ def cell(row: Any, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
     digits = 3 if row.metric in DISTANCES else 2
     if kind == OURS:
         if np.isnan(row.mean):
-            return Cell(MISSING if row.method == CHANCE else FAILED if row.failed else NOT_RUN)
+            return Cell(MISSING if row.planned == 0 else FAILED if row.failed else NOT_RUN)
         interval = "" if np.isnan(row.interval) else f" {PLUS_MINUS} {number(row.interval, digits)}"
         return Cell(number(row.mean, digits) + interval, row.best)
     if kind == PUBLISHED:

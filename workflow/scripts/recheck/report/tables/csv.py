@@ -55,7 +55,7 @@ def render(table: Table) -> str:
 
 
 def _status(row: Any) -> str:
-    """Whether our value was computed, measured, not run or failed."""
-    if row.method == CHANCE:
-        return "computed"
+    """Whether our value was computed, measured, not run or failed, or will not exist."""
+    if row.planned == 0:
+        return "computed" if row.method == CHANCE else "none"
     return "measured" if not np.isnan(row.mean) else FAILED if row.failed else NOT_RUN

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.names import DISTANCES
+from recheck.names import DISTANCES, VALIDATION
 from recheck.report.searches import Searched
 from recheck.report.tables import bold
 
@@ -48,7 +48,8 @@ def build(
 ) -> pd.DataFrame:
     """The frame with rows in the study's order; values that were not measured are NaN.
 
-    ``chance`` (by view and metric) becomes the first row; ``failed`` and ``warned`` are names of rows.
+    ``chance`` (by view and metric) becomes the first row; ``failed`` and ``warned`` are names of rows. ``planned`` is 0
+    for values that nothing will measure.
     """
     measured = summary.set_index(["method", "view", "metric"])
     documents = [Published(**document) for document in facts["published"]]
@@ -56,38 +57,43 @@ def build(
     values_of: dict[int, dict[int, float]] = {}
     for row in facts["rows"]:
         name = row["name"]
-        for view in facts["views"]:
-            for metric in facts["metrics"]:
-                ours = measured.loc[(name, view, metric)] if (name, view, metric) in measured.index else None
-                values = [document.value(name, view, metric) for document in documents]
-                unit = 1 if metric in DISTANCES else 100
-                mean = np.nan if ours is None else unit * ours["mean"]
-                first = next((value for value in values if not np.isnan(value)), np.nan)
-                if ours is not None:
-                    values_of[len(rows)] = ours["by_seed"]
-                rows.append(
-                    {
-                        "method": name,
-                        "label": row["label"],
-                        "view": view,
-                        "metric": metric,
-                        "dim": None if ours is None or pd.isna(ours["dim"]) else int(ours["dim"]),
-                        "mean": mean,
-                        "interval": np.nan if ours is None else unit * ours["interval"],
-                        "seeds": 0 if ours is None else int(ours["seeds"]),
-                        "planned": row["seeds"],
-                        "failed": name in failed,
-                        "warned": name in warned,
-                        "published": first,
-                        "quotes": tuple(values),
-                        "approximate": tuple(document.approximate for document in documents),
-                        "notes": tuple(document.note(name, metric, facts["metrics"]) for document in documents),
-                        "difference": mean - first,
-                    }
-                )
+        for view, metric in _shown(facts):
+            ours = measured.loc[(name, view, metric)] if (name, view, metric) in measured.index else None
+            values = [document.value(name, view, metric) for document in documents]
+            unit = 1 if metric in DISTANCES else 100
+            mean = np.nan if ours is None else unit * ours["mean"]
+            first = next((value for value in values if not np.isnan(value)), np.nan)
+            if ours is not None:
+                values_of[len(rows)] = ours["by_seed"]
+            rows.append(
+                {
+                    "method": name,
+                    "label": row["label"],
+                    "view": view,
+                    "metric": metric,
+                    "dim": None if ours is None or pd.isna(ours["dim"]) else int(ours["dim"]),
+                    "mean": mean,
+                    "interval": np.nan if ours is None else unit * ours["interval"],
+                    "seeds": 0 if ours is None else int(ours["seeds"]),
+                    "planned": row["seeds"] if view != VALIDATION or row["trained"] else 0,
+                    "failed": name in failed,
+                    "warned": name in warned,
+                    "published": first,
+                    "quotes": tuple(values),
+                    "approximate": tuple(document.approximate for document in documents),
+                    "notes": tuple(document.note(name, metric, facts["metrics"]) for document in documents),
+                    "difference": mean - first,
+                }
+            )
     table = pd.DataFrame(rows)
     ranked = (table["method"] != CHANCE) & ~table["metric"].isin(NOT_RANKED) & ~table["warned"]
     return table.assign(best=bold.best(table, ranked, values_of))
+
+
+def _shown(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The views and metrics of the table; the metric on validation classes is the last."""
+    shown = [(view, metric) for view in facts["views"] for metric in facts["metrics"]]
+    return [*shown, (VALIDATION, facts["validation"])] if facts.get("validation") else shown
 
 
 def _chance_rows(

@@ -1,0 +1,127 @@
+"""Published searches: the best objective so far, with our own search beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recheck.quoted_searches import CLOSE
+from recheck.report.figures import Facts, Figure
+from recheck.report.style import BLUE, GREY, INK, STRIPE, VERMILLION, legend_line, note, panels, save, styled
+
+if TYPE_CHECKING:
+    from recheck.quoted_searches import QuotedSearch
+    from recheck.report.types import Axes, DataFrame, Drawing, Inputs
+
+PANELS_PER_ROW = 5
+OURS = {"color": BLUE, "lw": 1.6, "ls": (0, (6, 1.5, 1.5, 1.5))}
+SAME_BATCH = {"color": INK, "lw": 1.8, "ls": "-"}
+OTHER_BATCH = {"color": VERMILLION, "lw": 1.4, "ls": (0, (4, 1.5))}
+NEEDED = {"marker": "o", "ls": "", "ms": 6, "mew": 1.4}
+# Percentage points below the lowest best at which the axis ends: the first trials of some searches are far below.
+DEPTH = 5
+
+
+def of_dataset(inputs: Inputs) -> dict[str, list[QuotedSearch]]:
+    """Row → its published searches on the figure's dataset, those with the study's batch size first."""
+    by_key = {(search.dataset, search.row, search.batch): search for search in inputs.quoted_searches}
+    found: dict[str, list[QuotedSearch]] = {}
+    for about in sorted(inputs.facts["quoted_searches"], key=lambda about: not about["same_batch"]):
+        published_row = inputs.rows[about["row"]]["compare_to"]
+        search = by_key[inputs.facts["dataset"], published_row, about["batch"]]
+        found.setdefault(about["row"], []).append(search)
+    return {row: found[row] for row in inputs.labels if row in found}
+
+
+def study_batch(facts: Facts) -> int | None:
+    """The batch size of the published searches that the study repeats."""
+    return next((about["batch"] for about in facts["quoted_searches"] if about["same_batch"]), None)
+
+
+def other_batches(facts: Facts) -> list[int]:
+    return sorted({about["batch"] for about in facts["quoted_searches"] if not about["same_batch"]})
+
+
+def batch_label(facts: Facts, batch: int) -> str:
+    """The name of a published search in a legend, with its batch size if the figure has several."""
+    return f"published, batches of {batch}" if other_batches(facts) else "published"
+
+
+def draw(
+    quoted: Mapping[str, Sequence[QuotedSearch]],
+    trials: Mapping[str, DataFrame],
+    facts: Facts,
+    *,
+    labels: Mapping[str, str],
+    png: str | Path,
+    svg: str | Path,
+) -> Drawing:
+    """One panel per row: the best objective after each number of trials."""
+    if not quoted:
+        return note("No searches of these rows were published.", png, svg)
+    own = study_batch(facts)
+    lowest = min(100 * search.best for searches in quoted.values() for search in searches)
+    with styled() as plt:
+        figure, axes = panels(plt, len(quoted), PANELS_PER_ROW, 2.0, 0.6)
+        for axis, (row, searches) in zip(axes, quoted.items(), strict=True):
+            for search in searches:
+                _curve(axis, search.best_so_far, search.needed, SAME_BATCH if search.batch == own else OTHER_BATCH)
+            ours = trials[row].sort_values("trial")["objective"].cummax().ffill() if row in trials else None
+            if ours is not None and ours.notna().any():
+                axis.plot(range(1, len(ours) + 1), 100 * ours, drawstyle="steps-post", **OURS)
+                lowest = min(lowest, 100 * ours.max())
+            axis.axvspan(0.5, 5.5, color=STRIPE, lw=0, zorder=0)
+            axis.set(title=labels[row], xlabel="trials", xticks=[1, 10, 20, 30, 40, 50], xlim=(0.5, None))
+            if axis.get_subplotspec().is_first_col():
+                axis.set_ylabel("best validation\nMAP@R so far (%)")
+        axes[0].set_ylim(lowest - DEPTH, None)
+        shown = [batch for batch in (own, *other_batches(facts)) if batch]
+        handles = [
+            legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
+            for batch in shown
+        ]
+        handles += [legend_line(label="ours", **OURS)] if any(row in trials for row in quoted) else []
+        handles.append(legend_line(color=GREY, label=f"within {100 * CLOSE:g} points of its best", **NEEDED))
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+        return save(figure, png, svg)
+
+
+def _curve(axis: Axes, best: Sequence[float], needed: int, look: Mapping[str, object]) -> None:
+    axis.plot(range(1, len(best) + 1), [100 * value for value in best], drawstyle="steps-post", zorder=3, **look)
+    inside = look["color"] if look is SAME_BATCH else "white"
+    axis.plot(needed, 100 * best[needed - 1], color=look["color"], mfc=inside, zorder=4, **NEEDED)
+
+
+class BestSoFar(Figure):
+    name, title, place = "best_so_far", "Published searches: best so far", 58
+    caption = (
+        "The searches for hyper-parameters that were published for {dataset}: the highest validation MAP@R (mean over "
+        "four folds) among the trials so far. The dot is the first trial within {close:g} points of the search's own "
+        "best. Shaded: the first five trials, which no result has influenced. The axis "
+        "starts {depth:g} points below the lowest final value, so the lower part of some curves is not shown."
+    )
+    needs = ("quoted_searches", "trials")
+
+    def applies(self, facts: Facts) -> bool:
+        return bool(facts.get("quoted_searches"))
+
+    def describe(self, facts: Facts) -> str:
+        caption = self.caption.format(dataset=facts["dataset_title"], close=100 * CLOSE, depth=DEPTH)
+        return " ".join([caption, *self.sentences(facts)])
+
+    def sentences(self, facts: Facts) -> Iterable[str]:
+        own, others = study_batch(facts), other_batches(facts)
+        if own and others:
+            yield f"Solid lines and filled dots: batches of {own} images; dashed lines and hollow dots: {' and '.join(map(str, others))}."
+        missing = {row["name"] for row in facts["rows"]} & {
+            about["row"] for about in facts["quoted_searches"] if not about["same_batch"]
+        } - {about["row"] for about in facts["quoted_searches"] if about["same_batch"]}
+        labels = [row["label"] for row in facts["rows"] if row["name"] in missing]
+        if labels:
+            yield f"No search with batches of {own} was published for {' and '.join(labels)}."
+        if facts["measured"]:
+            yield "The dash-dotted line is our search, where it has ended."
+
+    def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
+        return draw(of_dataset(inputs), inputs.trials, inputs.facts, labels=inputs.labels, png=png, svg=svg)
