@@ -71,6 +71,7 @@ STATE = f"{RESULTS}/state/{RUN}"
 SEARCH = "{study}/{dataset}/{method}/tuning"
 TRIAL = "{study}/{dataset}/{method}/trial{trial}/fold{fold}"
 ROW = r"[a-z0-9][a-z0-9._-]*"
+SEARCH_NEEDS = ("quoted_searches", "searches", "trials")
 TABLE_NEEDS = ("evaluations", "index", "runs", "searches", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
@@ -132,9 +133,9 @@ if GPUS and workflow.is_main_process and workflow.global_resources["_nodes"].val
 
 TARGETS, REPORTS = CATALOGUE.targets, CATALOGUE.reports
 COST_REPORTS = [report for report, (target, _) in REPORTS.items() if TARGETS[target][1] == COST]
-study_of, shown_study, facts_of, page_facts, figures_of, needed, existing = (
+study_of, shown_study, facts_of, page_facts, figures_of, search_tables, needed, existing = (
     for_users(getattr(CATALOGUE, name))
-    for name in ("study", "shown", "facts", "page_facts", "figures", "needed", "existing")
+    for name in ("study", "shown", "facts", "page_facts", "figures", "search_tables", "needed", "existing")
 )
 evaluation_files = for_users(grid.evaluation_files)
 toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))

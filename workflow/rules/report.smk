@@ -4,6 +4,7 @@
 localrules:
     table,
     figure,
+    searches,
     page,
 
 
@@ -83,6 +84,52 @@ rule figure:
         "../scripts/figure.py"
 
 
+rule searches:
+    input:
+        unpack(lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, SEARCH_NEEDS)),
+    output:
+        json="<results>/{study}/searches.json",
+        searches_md=report(
+            "<results>/{study}/searches.md",
+            caption="../report/searches.rst",
+            category="{study}",
+            labels={"what": "selected values of searches"},
+        ),
+        searches_csv="<results>/{study}/searches.csv",
+        searches_tex="<results>/{study}/searches.tex",
+        effort_md=report(
+            "<results>/{study}/effort.md",
+            caption="../report/searches.rst",
+            category="{study}",
+            labels={"what": "trials needed by searches"},
+        ),
+        effort_csv="<results>/{study}/effort.csv",
+        effort_tex="<results>/{study}/effort.tex",
+    log:
+        "<logs>/{study}/searches.log",
+    benchmark:
+        "<logs>/{study}/searches.tsv"
+    wildcard_constraints:
+        study="|".join(map(re.escape, REPORTS)),
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        facts=lambda wildcards: [
+            facts_of(wildcards.study, dataset) for dataset in shown_study(wildcards.study).datasets
+        ],
+        existing=lambda wildcards: existing(
+            wildcards.study, shown_study(wildcards.study).datasets, SEARCH_NEEDS
+        ),
+    message:
+        "Rendering the tables of searches of {wildcards.study}"
+    script:
+        "../scripts/searches.py"
+
+
 rule page:
     input:
         unpack(lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, ["runs"])),
@@ -97,6 +144,7 @@ rule page:
             dataset=shown_study(wildcards.study).datasets,
             kind=("md", "csv", "tex"),
         ),
+        searches=lambda wildcards: search_tables(wildcards.study),
         figures=lambda wildcards: figures_of(wildcards.study, FIGURES, "png"),
         vectors=lambda wildcards: figures_of(wildcards.study, FIGURES, "svg"),
     output:

@@ -9,6 +9,7 @@ with job(snakemake):
     runs = (snakemake.params.existing or source).get("runs", [])
     own_figures = tuple(snakemake.config.get("figures") or ())
     facts = snakemake.params.facts
-    text = page.make(facts, source.tables, [*source.figures, *source.vectors], runs, own_figures)
+    drawn = [*source.figures, *source.vectors]
+    text = page.make(facts, source.tables, drawn, runs, own_figures, source.get("searches", [])[:1])
     write_text(snakemake.output.html, text)
     write_text(snakemake.output.bibtex, citations.bibtex([*facts["rows"], *facts["quoted"]]))

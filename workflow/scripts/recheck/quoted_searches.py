@@ -112,8 +112,10 @@ def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
     for where, line in _lines(Path(folder, SPACES), ABOUT_SPACE):
         low, high = _number(line, "low", where), _number(line, "high", where)
         if low >= high or line["log"] not in ("true", "false"):
-            raise UserError(f"{where}: expected 'low' below 'high' and 'log' true or false, found {low}, {high} and "
-                            f"'{line['log']}'.")
+            raise UserError(
+                f"{where}: expected 'low' below 'high' and 'log' true or false, found {low}, {high} and "
+                f"'{line['log']}'."
+            )
         spaces.setdefault(_key(line, where), []).append(
             Parameter(line["setting"], low, high, log=line["log"] == "true")
         )

@@ -8,9 +8,11 @@ from typing import Any
 
 import jinja2
 
+from recheck.files import read_json
 from recheck.report import citations, results
 from recheck.report.figures import all_figures
 from recheck.report.tables import Table, load
+from recheck.report.tables.plain import PlainTable
 from recheck.sanity import MARK
 
 # An SVG stays sharp at every zoom. A larger one consists mostly of pixels, so the PNG is embedded instead.
@@ -49,12 +51,13 @@ class Section:
     @property
     def downloads(self) -> list[tuple[str, str, str]]:
         """Format, file name and data URI of the table in each format."""
-        texts = (
-            ("CSV", ".csv", self.table.csv()),
-            ("LaTeX", ".tex", self.table.latex()),
-            ("Markdown", ".md", self.table.markdown()),
-        )
-        return [(name, f"{self.dataset}{end}", data_uri(text.encode(), end)) for name, end, text in texts]
+        return table_downloads(self.table, self.dataset)
+
+
+def table_downloads(table: Table | PlainTable, file: str) -> list[tuple[str, str, str]]:
+    """Format, file name and data URI of a table in each format."""
+    texts = (("CSV", ".csv", table.csv()), ("LaTeX", ".tex", table.latex()), ("Markdown", ".md", table.markdown()))
+    return [(name, f"{file}{end}", data_uri(text.encode(), end)) for name, end, text in texts]
 
 
 def data_uri(content: bytes, suffix: str) -> str:
@@ -67,10 +70,11 @@ def make(
     figure_files: Iterable[str | Path],
     run_files: Iterable[str | Path],
     own_figures: tuple[str, ...] = (),
+    search_files: Iterable[str | Path] = (),
 ) -> str:
     """The HTML of a study's page, from its facts, ``table.json`` files, figures (.png, .svg) and ``run.json`` files.
 
-    ``own_figures`` are the user's figures, as ``module:Class``.
+    ``own_figures`` are the user's figures, as ``module:Class``; ``search_files`` have tables of searches.
     """
     drawn = {Path(path).name: path for path in figure_files}
     tables = {table.dataset: table for table in map(load, table_files)}
@@ -92,6 +96,7 @@ def make(
         quoted=facts["quoted"],
         titles=facts["titles"],
         command=facts["command"],
+        searches=[PlainTable(**table) for path in search_files for table in read_json(path).values()],
     )
 
 
@@ -124,6 +129,7 @@ def render(
     rows: Sequence[Mapping[str, Any]] = (),
     quoted: Sequence[Mapping[str, Any]] = (),
     titles: Mapping[str, str] | None = None,
+    searches: Sequence[PlainTable] = (),
 ) -> str:
     """The HTML of the page. The same inputs give the same page, because it does not contain the current date."""
     environment = jinja2.Environment(
@@ -147,6 +153,7 @@ def render(
         bibtex=data_uri(citations.bibtex([*rows, *quoted]).encode(), ".bib"),
         total=duration(sum(run.get("wall_seconds") or 0 for run in runs)),
         command=command,
+        searches=[(table, table_downloads(table, table.name)) for table in searches],
     )
 
 

@@ -180,7 +180,7 @@ class Catalogue:
                 gone += grid.deleted(self.reported(report), dataset, self.place, has_table=not missing)
             if has_page:
                 drawn = [path for suffix in ("png", "svg") for path in self.figures(report, figures, suffix)]
-                gone += [path for path in drawn if not self._exists(path)]
+                gone += [path for path in (*drawn, *self.search_tables(report)) if not self._exists(path)]
         return gone
 
     def _exists(self, path: str) -> bool:
@@ -232,6 +232,11 @@ class Catalogue:
             for name, figure in figures.items()
             if figure.applies(self.facts(report, dataset))
         ]
+
+    def search_tables(self, report: str) -> list[str]:
+        """The tables of a report with published searches of its rows; the first is the one that the page reads."""
+        quoted = any(self.facts(report, dataset)["quoted_searches"] for dataset in self.shown(report).datasets)
+        return [f"<results>/{report}/{file}" for file in grid.SEARCH_FILES] if quoted else []
 
     def needed(self, report: str, datasets: Iterable[str], needs: Iterable[str]) -> dict[str, list[str]]:
         """The files that a report job waits for; none for `so_far` and `published`, which show what exists."""

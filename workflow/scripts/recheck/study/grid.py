@@ -13,6 +13,10 @@ from recheck.study.search import TRIAL, TUNING
 EXPERIMENT = "<results>/{study}/{dataset}/{row}/seed{seed}"
 FIRST_SEED_ONLY = "embeddings.safetensors"
 RUN_FILES = ("model.safetensors", "history.csv", "run.json", "embeddings.safetensors")
+SEARCH_FILES = (
+    "searches.json",
+    *(f"{name}.{suffix}" for name in ("searches", "effort") for suffix in ("md", "csv", "tex")),
+)
 TABLE_FILES = tuple(f"table.{suffix}" for suffix in ("md", "csv", "tex", "json"))
 
 

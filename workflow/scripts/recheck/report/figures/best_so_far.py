@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from recheck.quoted_searches import CLOSE
 from recheck.report.figures import Facts, Figure
+from recheck.report.quoted import batch_label, of_dataset, other_batches, study_batch
 from recheck.report.style import BLUE, GREY, INK, STRIPE, VERMILLION, legend_line, note, panels, save, styled
 
 if TYPE_CHECKING:
@@ -21,31 +22,6 @@ OTHER_BATCH = {"color": VERMILLION, "lw": 1.4, "ls": (0, (4, 1.5))}
 NEEDED = {"marker": "o", "ls": "", "ms": 6, "mew": 1.4}
 # Percentage points below the lowest best at which the axis ends: the first trials of some searches are far below.
 DEPTH = 5
-
-
-def of_dataset(inputs: Inputs) -> dict[str, list[QuotedSearch]]:
-    """Row → its published searches on the figure's dataset, those with the study's batch size first."""
-    by_key = {(search.dataset, search.row, search.batch): search for search in inputs.quoted_searches}
-    found: dict[str, list[QuotedSearch]] = {}
-    for about in sorted(inputs.facts["quoted_searches"], key=lambda about: not about["same_batch"]):
-        published_row = inputs.rows[about["row"]]["compare_to"]
-        search = by_key[inputs.facts["dataset"], published_row, about["batch"]]
-        found.setdefault(about["row"], []).append(search)
-    return {row: found[row] for row in inputs.labels if row in found}
-
-
-def study_batch(facts: Facts) -> int | None:
-    """The batch size of the published searches that the study repeats."""
-    return next((about["batch"] for about in facts["quoted_searches"] if about["same_batch"]), None)
-
-
-def other_batches(facts: Facts) -> list[int]:
-    return sorted({about["batch"] for about in facts["quoted_searches"] if not about["same_batch"]})
-
-
-def batch_label(facts: Facts, batch: int) -> str:
-    """The name of a published search in a legend, with its batch size if the figure has several."""
-    return f"published, batches of {batch}" if other_batches(facts) else "published"
 
 
 def draw(
@@ -113,11 +89,11 @@ class BestSoFar(Figure):
     def sentences(self, facts: Facts) -> Iterable[str]:
         own, others = study_batch(facts), other_batches(facts)
         if own and others:
-            yield f"Solid lines and filled dots: batches of {own} images; dashed lines and hollow dots: {' and '.join(map(str, others))}."
-        missing = {row["name"] for row in facts["rows"]} & {
-            about["row"] for about in facts["quoted_searches"] if not about["same_batch"]
-        } - {about["row"] for about in facts["quoted_searches"] if about["same_batch"]}
-        labels = [row["label"] for row in facts["rows"] if row["name"] in missing]
+            yield f"Solid, filled dots: batches of {own} images; dashed, hollow dots: {' and '.join(map(str, others))}."
+        by_batch = {
+            same: {e["row"] for e in facts["quoted_searches"] if e["same_batch"] == same} for same in (True, False)
+        }
+        labels = [row["label"] for row in facts["rows"] if row["name"] in by_batch[False] - by_batch[True]]
         if labels:
             yield f"No search with batches of {own} was published for {' and '.join(labels)}."
         if facts["measured"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recheck.quoted_searches import CLOSE, median_needed, needed
 from recheck.report.figures import Facts, Figure
-from recheck.report.figures.best_so_far import batch_label, of_dataset, other_batches, study_batch
+from recheck.report.quoted import batch_label, of_dataset, other_batches, study_batch
 from recheck.report.style import BLUE, GREY, INK, VERMILLION, WIDTH, legend_line, note, save, striped, styled
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def draw(
 class Effort(Figure):
     name, title, place = "effort", "Trials needed by published searches", 60
     caption = (
-        "How many trials each search on {dataset} needed until its best validation MAP@R was within {close:g} points of "
-        "what it reached in the end. Few trials mean that a method is easy to tune, not that it is good. The methods "
+        "How many trials each search on {dataset} needed until its best validation MAP@R was within {close:g} points "
+        "of what it reached in the end. Few trials mean that a method is easy to tune, not that it is good. The methods "
         "are ordered by the median over their published searches on all datasets (short vertical line); crosses are "
         "their searches on the other datasets. Every mark is a single search, so small differences mean nothing."
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recheck.report.figures import Facts, Figure
-from recheck.report.figures.best_so_far import of_dataset, other_batches, study_batch
+from recheck.report.quoted import of_dataset, other_batches, study_batch
 from recheck.report.style import BLUE, GREY, INK, VERMILLION, WIDTH, arranged, legend_line, note, plain, save, styled
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def _ours(axis: Axes, table: DataFrame, setting: str) -> bool:
 class OneSetting(Figure):
     name, title, place = "one_setting", "Published searches with one setting", 59
     caption = (
-        "Every published trial on {dataset} of the searches with a single free setting: validation MAP@R, the mean over "
-        "four folds. The bars are as published, twice the standard error over the folds. The folds have different "
+        "Every published trial on {dataset} of the searches with a single free setting: validation MAP@R, the mean "
+        "over four folds. The bars are as published, twice the standard error over the folds. The folds have different "
         "classes, which widens the bars of all trials alike. The diamond is the selected trial, and dotted lines are "
         "the published bounds. Every panel has its own scales."
     )

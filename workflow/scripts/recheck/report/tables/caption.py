@@ -169,7 +169,8 @@ def _quoted(
 ) -> str:
     """A clause on the quoted documents, what only one of them has, and which values were read off a plot."""
     second = "; where they disagree, both values are given, in this order" if both_given else ""
-    only = "".join(f"; {what} only from {_ordinal(sources, source)}" for source, what in _only(facts, rows, given))
+    alone = _only(facts, rows, given) if len(sources) > 1 else []
+    only = "".join(f"; {what} only from {_ordinal(sources, source)}" for source, what in alone)
     approximate = [document["source"] for document in facts["published"] if document.get("approximate")]
     read_off = [_ordinal(sources, source) for source in approximate if source in sources]
     which = f" ({' and '.join(read_off)})" if len(sources) > 1 else ""

@@ -116,7 +116,7 @@ def render(table: Table) -> str:
             "}",
             *([rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize\raggedright {small}}}"] if notes else []),
             rf"\caption{{{escape(table.caption + below)}{cited}}}",
-            rf"\label{{tab:{_slug(table.name)}}}",
+            rf"\label{{tab:{slug(table.name)}}}",
             r"\end{table*}",
             "",
         ]
@@ -163,5 +163,5 @@ def _quotes(pairs: Sequence[tuple[Cell, Cell] | None], ends: int) -> list[str]:
     ]
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     return "".join(character if character.isalnum() else "-" for character in text.lower()).strip("-")
