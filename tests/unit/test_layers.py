@@ -18,6 +18,7 @@ SHARED = {
     "names",
     "parts",
     "progress",
+    "quoted_searches",
     "resize",
     "retries",
     "sanity",

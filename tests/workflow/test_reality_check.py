@@ -66,9 +66,9 @@ def test_rows_of_the_study_in_miniature(bare):
     assert "Triplet" in bare.read(f"{report}/index.html")
 
 
-def test_published_tables_need_neither_images_nor_training(tmp_path):
+def test_published_tables_and_searches_need_neither_images_nor_training(tmp_path):
     project = Project.create(tmp_path / "project")
-    output = project.succeed("--cores", "1", "mlrc_published")
+    output = project.succeed("--cores", "1", "mlrc_published", "mlrc_tuning_published")
     assert "train" not in output.split("Job stats:")[1].split("total")[0]
     assert not project.path("resources/datasets").exists()
     for dataset in ("cub200", "cars196"):
@@ -79,6 +79,16 @@ def test_published_tables_need_neither_images_nor_training(tmp_path):
         assert r"\begin{tabular}" in project.read(f"results/mlrc_published/{dataset}/table.tex")
     markdown = project.read("results/mlrc_published/cub200/table.md")
     assert "67.08 / 66.02" in markdown and "Nothing was measured here" in markdown
+    validation = table_rows(project, "results/mlrc_published/sop/table.csv")
+    assert float(validation["arcface"]["validation_MAP@R_published_3"]) == 41.93
+    figures = {path.stem for path in project.path("results/mlrc_tuning_published/figures").glob("*.png")}
+    names = ("best_so_far", "one_setting", "effort")
+    assert figures >= {f"{dataset}_{name}" for dataset in ("cub200", "cars196", "sop") for name in names}
+    searches = table_rows(project, "results/mlrc_tuning_published/effort.csv")
+    assert len(searches) == 14 and searches["snr"]["median"] == "6.0"
+    assert "53 published searches" in project.read("results/mlrc_tuning_published/searches.md")
+    page = project.read("results/mlrc_tuning_published/index.html")
+    assert "Selected values</h3>" in page and "10 selected values lie on a bound" in page
 
 
 def test_the_whole_study_can_be_planned(tmp_path):

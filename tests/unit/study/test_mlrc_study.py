@@ -29,12 +29,17 @@ def study():
     return shipped("mlrc")
 
 
+def tables():
+    """The documents with tables of test results; the third has only validation values of searches."""
+    return load_published(ROOT / "resources/published/mlrc.yaml")[:2]
+
+
 def every_run(study):
     return [(dataset, method, study.run(dataset, method).settings) for dataset in DATASETS for method in study.rows]
 
 
 def test_all_published_rows_exist_in_the_published_order(study):
-    documents = load_published(ROOT / "resources/published/mlrc.yaml")
+    documents = tables()
     assert len(study.rows) == 19
     for document in documents:
         assert set(document["values"]) == {"cub200", "cars196"}
@@ -70,7 +75,7 @@ def test_no_digit_of_the_study_has_changed(study):
     """All tuned and published values were compared with their sources by a program; this detects later changes."""
     tuned = {(d, m): {k: run.get(k) for k in ("loss", "miner", "optimisers")} for d, m, run in every_run(study)}
     values = [[*key, value] for key, value in sorted(tuned.items())]
-    documents = [document["values"] for document in load_published(ROOT / "resources/published/mlrc.yaml")]
+    documents = [document["values"] for document in tables()]
     assert (fingerprint(values), fingerprint(documents)) == (TUNED, PUBLISHED)
 
 

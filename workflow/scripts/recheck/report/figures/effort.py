@@ -76,8 +76,9 @@ class Effort(Figure):
     caption = (
         "How many trials each search on {dataset} needed until its best validation MAP@R was within {close:g} points "
         "of what it reached in the end. Few trials mean that a method is easy to tune, not that it is good. The "
-        "methods are ordered by the median over their published searches on all datasets (short vertical line); crosses "
-        "are their searches on the other datasets. Every mark is a single search, so small differences mean nothing."
+        "methods are ordered by the median over their published searches on all datasets (short vertical line). "
+        "Crosses are their searches on the other datasets. Every mark is a single search, so small differences mean "
+        "nothing."
     )
     needs = ("quoted_searches", "trials")
 
