@@ -1,6 +1,7 @@
 """Published searches: every trial is read, and the known facts about them are found by program."""
 
 import shutil
+import statistics
 
 import pytest
 
@@ -180,3 +181,24 @@ def test_missing_files_and_searches_without_trials_are_refused(tmp_path):
     quoted_searches.read.cache_clear()
     with pytest.raises(UserError, match="line 2: expected 23 values"):
         quoted_searches.read(tmp_path)
+
+
+def test_the_manual_has_the_numbers_of_trials_needed(searches):
+    labels = {name: row.label for name, row in shipped("mlrc_tuning").rows.items()}
+    counts = {(s.row, s.dataset, s.batch): str(s.needed) for s in searches}
+    text = (ROOT / "docs/tuning.md").read_text(encoding="utf-8")
+    lines = [
+        f"| {labels[row]} | {median:g} | {', '.join(counts.get((row, *place), '–') for place in PLACES)} |"
+        for row, median in quoted_searches.median_needed(searches).items()
+    ]
+    assert "\n".join(lines) in text
+    needed = [s.needed for s in searches]
+    assert statistics.median(needed) == 15 and sum(n > 25 for n in needed) == 10 and sum(n <= 5 for n in needed) == 5
+    by_settings = {size: [s.needed for s in searches if len(s.space) == size] for size in (1, 3)}
+    assert [statistics.median(counts) for counts in by_settings.values()] == [18, 13.5]
+    after_ten = {
+        row: [round(100 * (s.best - s.best_so_far[9]), 1) for s in searches if s.row == row]
+        for row in ("n_softmax", "proxy_nca")
+    }
+    ends = {row: (min(values), max(values)) for row, values in after_ten.items()}
+    assert ends == {"n_softmax": (1.7, 19.5), "proxy_nca": (0, 0.8)}

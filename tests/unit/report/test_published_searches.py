@@ -153,7 +153,9 @@ def test_the_table_of_selected_values(published, with_ours):
     assert "53 published searches with 2,650 trials" in table.caption
     assert "10 selected values lie on a bound" in table.caption and "5 of them" in table.caption
     assert sum(row[5] != "—" for row in table.rows) == 10
-    assert r"\begin{tabular}{llllllrrr}" in table.latex() and '<th scope="col">Setting</th>' in table.html()
+    assert (
+        r"\begin{tabular}{llllllrrr}" in table.latex() and '<th scope="col" class="word">Setting</th>' in table.html()
+    )
     ours = selected_values("mlrc_tuning", list(with_ours.values()))
     (line,) = [line for line in records(ours) if line["ours_selected"]]
     assert (line["method"], line["batch"], line["ours_on_bound"], line["ours_validation_MAP@R"]) == (

@@ -76,10 +76,16 @@ class PlainTable:
 
     def html(self) -> str:
         """A table element without styles."""
-        head = "".join(f'<th scope="col">{html_escape(text)}</th>' for text in self.head)
+        kinds = ["word" if place < self.words else "number" for place in range(len(self.head))]
+        head = "".join(
+            f'<th scope="col" class="{kind}">{html_escape(text)}</th>'
+            for kind, text in zip(kinds, self.head, strict=True)
+        )
         body = "".join(
             f'<tr><th scope="row">{html_escape(first)}</th>'
-            + "".join(f"<td>{html_escape(text)}</td>" for text in others)
+            + "".join(
+                f'<td class="{kind}">{html_escape(text)}</td>' for kind, text in zip(kinds[1:], others, strict=True)
+            )
             + "</tr>"
             for first, *others in self.rows
         )
