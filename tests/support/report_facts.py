@@ -43,6 +43,8 @@ def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
         "distances": "test",
         "normalise": True,
         "sweep": None,
+        "validation": None,
+        "quoted_searches": [],
         "published": [of_dataset(document, dataset) for document in quoted],
         "measured": [] if changes.get("scope") == "published" else list(labels),
         **changes,

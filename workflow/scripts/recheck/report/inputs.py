@@ -99,7 +99,7 @@ class Inputs:
     @cached_property
     def validation(self) -> pd.DataFrame:
         """The values on validation classes that the table compares with published ones; empty if there are none."""
-        metric = self.facts.get("validation")
+        metric = self.facts["validation"]
         runs = results.read_runs(self.paths("runs")) if metric else []
         return results.validation(self.evaluations, runs, metric)
 

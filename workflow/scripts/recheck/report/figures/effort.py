@@ -83,7 +83,7 @@ class Effort(Figure):
     needs = ("quoted_searches", "trials")
 
     def applies(self, facts: Facts) -> bool:
-        return bool(facts.get("quoted_searches"))
+        return bool(facts["quoted_searches"])
 
     def describe(self, facts: Facts) -> str:
         caption = self.caption.format(dataset=facts["dataset_title"], close=100 * CLOSE)

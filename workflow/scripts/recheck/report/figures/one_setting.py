@@ -24,7 +24,7 @@ SELECTED = {"color": VERMILLION, "marker": "D", "ls": "", "ms": 7, "mec": "white
 
 def shown(facts: Facts) -> list[Mapping[str, object]]:
     """The published searches with one setting: only they have the objective of every trial."""
-    return [about for about in facts.get("quoted_searches") or () if about["settings"] == 1]
+    return [about for about in facts["quoted_searches"] if about["settings"] == 1]
 
 
 def draw(

@@ -93,7 +93,7 @@ def build(
 def _shown(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The views and metrics of the table; the metric on validation classes is the last."""
     shown = [(view, metric) for view in facts["views"] for metric in facts["metrics"]]
-    return [*shown, (VALIDATION, facts["validation"])] if facts.get("validation") else shown
+    return [*shown, (VALIDATION, facts["validation"])] if facts["validation"] else shown
 
 
 def _chance_rows(
