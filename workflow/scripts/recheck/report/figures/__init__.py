@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from recheck.blame import place_of
 from recheck.errors import UserError
+from recheck.names import VALIDATION
 from recheck.parts import load, own_files
 
 if TYPE_CHECKING:
@@ -57,10 +58,9 @@ class Figure:
 
 
 def quoted(facts: Facts) -> set[str]:
-    """The names of the rows with a published value in one of the study's views."""
-    shown = set(facts["views"])
+    """The names of the rows with a published value on test images."""
     return {
-        row for document in facts["published"] for row, views in document["values"].items() if shown.intersection(views)
+        row for document in facts["published"] for row, views in document["values"].items() if {*views} - {VALIDATION}
     }
 
 

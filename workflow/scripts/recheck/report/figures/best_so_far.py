@@ -70,7 +70,7 @@ def _curve(axis: Axes, best: Sequence[float], needed: int, look: Mapping[str, ob
 
 
 class BestSoFar(Figure):
-    name, title, place = "best_so_far", "Published searches: best so far", 58
+    name, title, place = "best_so_far", "Published searches: best so far", 61
     caption = (
         "The searches for hyper-parameters that were published for {dataset}: the highest validation MAP@R (mean over "
         "four folds) among the trials so far. The dot is the first trial within {close:g} points of the search's own "

@@ -72,7 +72,7 @@ def draw(
 
 
 class Effort(Figure):
-    name, title, place = "effort", "Trials needed by published searches", 60
+    name, title, place = "effort", "Trials needed by published searches", 63
     caption = (
         "How many trials each search on {dataset} needed until its best validation MAP@R was within {close:g} points "
         "of what it reached in the end. Few trials mean that a method is easy to tune, not that it is good. The "

@@ -95,7 +95,7 @@ def _ours(axis: Axes, table: DataFrame, setting: str) -> bool:
 
 
 class OneSetting(Figure):
-    name, title, place = "one_setting", "Published searches with one setting", 59
+    name, title, place = "one_setting", "Published searches with one setting", 62
     caption = (
         "Every published trial on {dataset} of the searches with a single free setting: validation MAP@R, the mean "
         "over four folds. The bars are as published, twice the standard error over the folds. The folds have different "
