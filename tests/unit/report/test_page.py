@@ -31,8 +31,9 @@ from support.report_facts import facts
 
 pytestmark = pytest.mark.slow
 
-# all figures except those of query views; some are only a note that there is nothing to draw
+# all figures except those of query views and searches; some are only a note that there is nothing to draw
 OTHERS = ("costs", "thresholds", "matches", "reliability", "search", "slices", "parallel", "importance")
+OTHERS += ("best_so_far", "one_setting", "effort")
 SHOWN = [name for name in all_figures() if name not in OTHERS]
 
 REDUCTION = {"kind": "pca", "dims": {"separated": 8, "concatenated": 12}}
