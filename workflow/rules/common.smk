@@ -215,6 +215,13 @@ def limits_of(study, dataset, method):
     return limits.limits(run, sizes_of(study, dataset_of, dataset), gpu_of_config(), pack)
 
 
+def longest_limits(study):
+    """Rule → minutes of its longest first attempt in a study."""
+    rows = [limits_of(study, dataset, row) for dataset, runs in study_of(study).runs.items() for row in runs]
+    train, embed = (max(getattr(row, f"{kind}_minutes") for row in rows) for kind in ("train", "embed"))
+    return {"train": train, "trial": train, "embed": embed}
+
+
 def row_limit(name, longest=None):
     """A resource of a run's jobs that grows with each attempt, up to ``longest``."""
 

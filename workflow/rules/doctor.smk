@@ -12,6 +12,7 @@ rule doctor:
         folders={"results": RESULTS, "resources": RESOURCES},
         described=[str(path) for path in (*DATASETS.values(), *WEIGHTS.values())],
         row=lambda wildcards: first_trained_row(config["study"]),
+        minutes=lambda wildcards: longest_limits(config["study"]),
         runs=max(1, len(GPUS) * config["gpu_share"]),
         run_threads=WANTED_THREADS,
     message:

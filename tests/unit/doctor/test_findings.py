@@ -55,6 +55,7 @@ def test_speed_of_a_folder_that_works_and_of_one_that_does_not(monkeypatch, tmp_
     assert list(tmp_path.iterdir()) == []
     refused = disks.speed("speed", Path("/proc"))
     assert refused.state == "problem" and "cannot be written to /proc" in refused.text
+    assert refused.remedy.startswith("make /proc writable, or choose another folder: --config")
 
     def full(file):
         raise OSError(errno.ENOSPC, "full")
@@ -109,7 +110,7 @@ def partitions(monkeypatch, tmp_path, sinfo):
         (programs / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n", encoding="utf-8")
         (programs / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin" if sinfo else str(programs))
-    return list(slurm.partitions(profile))
+    return list(slurm.partitions(profile, {"train": 30, "embed": 25}))
 
 
 def test_no_slurm(monkeypatch, tmp_path):
@@ -134,9 +135,18 @@ def test_partitions_that_do_not_fit(monkeypatch, tmp_path):
     assert texts == [
         "SLURM: cpu: the partition is down, and other jobs would wait",
         "SLURM: gpu: train asks for a GPU, but the partition has none",
-        "SLURM: gpu: train asks for 1440 minutes, but the partition allows 720",
+        "SLURM: gpu: train asks for up to 1440 minutes, but the partition allows 720",
         "SLURM: gpu: embed asks for a GPU, but the partition has none",
         "SLURM: old: no such partition for embed; there are: cpu, gpu",
+    ]
+
+
+def test_limits_of_rows_count_where_the_profile_sets_none(monkeypatch, tmp_path):
+    lines = "echo 'cpu|up|infinite|(null)'; echo 'gpu|up|20:00|gpu:1'; echo 'old|up|1:00:00|gpu:1'"
+    texts = [f"{found.name}: {found.text}" for found in partitions(monkeypatch, tmp_path, lines) if found.remedy]
+    assert texts == [
+        "SLURM: gpu: train asks for up to 1440 minutes, but the partition allows 20",
+        "SLURM: gpu: embed asks for up to 25 minutes, but the partition allows 20",
     ]
 
 

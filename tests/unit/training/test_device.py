@@ -45,6 +45,22 @@ def test_a_usable_gpu_is_used(cuda):
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
 
 
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_gpus_that_do_not_exist_are_not_replaced_by_the_cpu(cuda, monkeypatch, device):
+    cuda("GPU-a", error="No CUDA GPUs are available")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES is '7', but this machine has no such GPU: correct or "):
+        reserve_device(config(device), "job")
+
+
+@pytest.mark.parametrize("hidden", ["", "-1", "NoDevFiles"])
+@pytest.mark.parametrize("uuids", [(), ("GPU-a",)])
+def test_gpus_that_are_hidden_on_purpose_are_not_missed(cuda, monkeypatch, hidden, uuids):
+    cuda(*uuids, error="No CUDA GPUs are available")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert reserve_device(config("auto"), "job").type == "cpu"
+
+
 @pytest.mark.parametrize(
     ("share", "memory", "fraction"), [(1, 40, None), (4, 40, 0.225), (4, 8, 0.125), (64, 40, 0.02)]
 )

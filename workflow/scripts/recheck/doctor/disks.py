@@ -18,7 +18,8 @@ WRITTEN, IMAGE, READS = 32 << 20, 150_000, 100
 """Bytes of the file that is written, bytes of a packed image, and images that are read."""
 SLOW_WRITE, SLOW_READ = 30e6, 200
 """Bytes per second; images per second and process."""
-OTHER_FOLDER = "free some space, or choose another folder: --config 'pathvars={results: /scratch/me/results}'"
+OTHER_FOLDER = "choose another folder: --config 'pathvars={results: /scratch/me/results}'"
+FULL = f"free some space, or {OTHER_FOLDER}"
 
 
 def folders(places: Mapping[str, Path]) -> Iterator[Finding]:
@@ -39,11 +40,11 @@ def space(name: str, folder: Path) -> Finding:
     free = about.f_bavail * about.f_frsize
     text = f"{free / 1e9:,.1f} GB free in {folder}"
     if free < LEAST:
-        return problem(name, f"{text}, and even a small study needs {LEAST / 1e9:.0f} GB", OTHER_FOLDER)
+        return problem(name, f"{text}, and even a small study needs {LEAST / 1e9:.0f} GB", FULL)
     if about.f_files and about.f_favail < FEWEST_FILES:
-        return problem(name, f"only {about.f_favail:,} more files can be created in {folder}", OTHER_FOLDER)
+        return problem(name, f"only {about.f_favail:,} more files can be created in {folder}", FULL)
     if free < LITTLE:
-        return note(name, f"{text}: packed images take 3 GB (CUB) to 25 GB (SOP)", OTHER_FOLDER)
+        return note(name, f"{text}: packed images take 3 GB (CUB) to 25 GB (SOP)", FULL)
     return ok(name, text)
 
 
@@ -65,7 +66,7 @@ def speed(name: str, folder: Path) -> Finding:
             read = READS / (time.perf_counter() - started)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = OTHER_FOLDER if error.errno == errno.ENOSPC else f"make {folder} writable, or {OTHER_FOLDER[22:]}"
+        remedy = FULL if error.errno == errno.ENOSPC else f"make {folder} writable, or {OTHER_FOLDER}"
         return problem(name, f"a file of {WRITTEN / 1e6:.0f} MB cannot be written to {folder} ({reason})", remedy)
     if not right:
         return problem(name, f"{folder} returned other bytes than were written", "check the disk")

@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,11 @@ class Partition(NamedTuple):
     has_gpus: bool
 
 
-def partitions(profile: Path) -> Iterator[Finding]:
-    """Findings for each partition that the profile names; one line where there is no SLURM."""
+def partitions(profile: Path, minutes: Mapping[str, float]) -> Iterator[Finding]:
+    """Findings for each partition that the profile names; one line where there is no SLURM.
+
+    ``minutes`` are the longest limits of rules, for rules whose limit the profile does not set.
+    """
     if not shutil.which("sinfo"):
         yield ok("SLURM", "not on this machine (no command 'sinfo')")
         return
@@ -33,7 +36,7 @@ def partitions(profile: Path) -> Iterator[Finding]:
         yield note("SLURM", f"sinfo failed ({reason})", "ask your site, or run without --profile slurm")
         return
     existing = _read(listed)
-    for name, rules in _wanted(read_yaml(profile)).items():
+    for name, rules in _wanted(read_yaml(profile), minutes).items():
         yield from _check(name, rules, existing, profile)
 
 
@@ -59,21 +62,22 @@ def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], pr
             wrong = True
             yield problem(
                 title,
-                f"{rule} asks for {runtime:g} minutes, but the partition allows {partition.minutes:g}",
-                f"lower 'runtime' in {profile}; a run that is stopped there is sent again and resumes",
+                f"{rule} asks for up to {runtime:g} minutes, but the partition allows {partition.minutes:g}",
+                f"set 'runtime' of {rule} in {profile}; a run that is stopped there is sent again and resumes",
             )
     if not wrong:
         yield ok(title, f"up; takes {jobs}")
 
 
-def _wanted(profile: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+def _wanted(profile: dict[str, Any], minutes: Mapping[str, float]) -> dict[str, dict[str, dict[str, Any]]]:
     """Partition → the rules that are sent there, each with its resources."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     defaults = profile.get("default-resources") or {}
     for rule, resources in {"other jobs": defaults, **(profile.get("set-resources") or {})}.items():
         if partition := (defaults | resources).get("slurm_partition"):
             for name in str(partition).split(","):
-                found.setdefault(name, {})[rule] = resources
+                limit = {"runtime": minutes[rule]} if rule in minutes else {}
+                found.setdefault(name, {})[rule] = limit | resources
     return found
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from recheck.errors import UserError
-from recheck.training.gpus import driver_version, hide_gpus, take_gpu, visible_gpus
+from recheck.training.gpus import driver_version, hide_gpus, missing_gpus, take_gpu, visible_gpus
 from recheck.training.memory import limit_memory
 from recheck.training.tf32 import TF32
-from recheck.training.usable import NO_GPU, NOT_GIVEN, Facts, problem
+from recheck.training.usable import NO_GPU, NOT_GIVEN, Facts, no_such_gpu, problem
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None, "tf32": None}
 
@@ -42,6 +42,8 @@ def choose_device(name: str, reserved: bool = False) -> torch.device:
         return torch.device("cpu")
     found = facts()
     if found.error and not found.visible:
+        if missing := missing_gpus():
+            raise UserError(no_such_gpu(missing))
         if name == "cuda" or reserved:
             raise UserError(NOT_GIVEN if reserved else NO_GPU)
         return torch.device("cpu")

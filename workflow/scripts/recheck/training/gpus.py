@@ -24,6 +24,8 @@ from recheck.errors import UserError
 log = logging.getLogger("recheck")
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+NO_DEVICES = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that hide all GPUs; the last one is SLURM's."""
 POLL_SECONDS = 1.0
 REMIND_SECONDS = 600.0
 DRIVER = re.compile(r"\d{3,}(?:\.\d+)+")
@@ -44,11 +46,18 @@ def visible_gpus() -> list[str]:
     usable: list[str] = []
     for entry in (name.strip() for name in named.split(",")):
         # If GPUs cannot be listed (a container without nvidia-smi), trust the names as given.
-        devices = _devices(entry, gpus) if gpus else [entry] * (entry not in ("", "-1"))
+        devices = _devices(entry, gpus) if gpus else [entry] * (entry not in NO_DEVICES)
         if not devices:
             break
         usable += devices
     return list(dict.fromkeys(usable))
+
+
+def missing_gpus() -> str | None:
+    """CUDA_VISIBLE_DEVICES, if it names GPUs of which this machine has none; CUDA itself would silently find no GPU."""
+    named = os.environ.get(VISIBLE, "")
+    wanted = named.split(",")[0].strip() not in NO_DEVICES
+    return named if wanted and not visible_gpus() else None
 
 
 def _devices(entry: str, gpus: dict[str, list[str]]) -> list[str]:

@@ -19,6 +19,11 @@ NOT_GIVEN = (
 DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
 
+def no_such_gpu(named: str) -> str:
+    """The sentence for a CUDA_VISIBLE_DEVICES of which this machine has no GPU."""
+    return f"CUDA_VISIBLE_DEVICES is '{named}', but this machine has no such GPU: correct or unset it, or {ON_CPU}."
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known about the GPU of a job, its driver and PyTorch's build.
