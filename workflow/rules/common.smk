@@ -183,7 +183,9 @@ def run_of(wildcards):
 
 
 gpu_of_config = cache(
-    for_users(lambda: load_gpu(config.get("gpu"), Path("config/gpus.yaml"), config["gpu_share"]))
+    for_users(
+        lambda: load_gpu(config.get("gpu"), Path("config/gpus.yaml"), config["gpu_share"], config["device"])
+    )
 )
 
 

@@ -104,3 +104,12 @@ def test_every_gpu_is_valid_and_a_wrong_one_is_named(tmp_path):
 def test_devices_are_recognised_by_their_names(name, device):
     gpus = [load_gpu(other, GPUS) for other in ("a100_40gb", "a100_80gb", "h100", "rtx4090", "t4", "cpu")]
     assert [gpu.name for gpu in gpus if gpu.made({"device": "cuda", "device_name": device})] == [name]
+
+
+def test_jobs_on_the_cpu_have_the_limits_of_a_cpu():
+    study, images = load_study("unbiased", FILES), 11788
+    minutes = [
+        limits.limits(study.run("cub200", "dreml"), sizes_of(study, dataset_of, "cub200"), gpu, images).train_minutes
+        for gpu in (load_gpu(None, GPUS), load_gpu("t4", GPUS, device="cpu"), load_gpu(None, GPUS, device="cpu"))
+    ]
+    assert minutes == sorted(set(minutes)) and minutes[-1] == LONGEST

@@ -11,6 +11,7 @@ from recheck.study.schema import validate
 from recheck.study.yaml import read_yaml
 
 DEFAULT = "a100_40gb"
+CPU = "cpu"
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class Gpu:
         return bool(re.search(self.matches, f"{record.get('device')} {record.get('device_name')}"))
 
 
-def load_gpu(name: str | None, path: Path, share: int = 1) -> Gpu:
-    """The GPU that config 'gpu' names; ``share`` is config 'gpu_share'."""
-    name, content = name or DEFAULT, read_yaml(path)
+def load_gpu(name: str | None, path: Path, share: int = 1, device: str = "auto") -> Gpu:
+    """The GPU that config 'gpu' names; ``share`` and ``device`` are config 'gpu_share' and 'device'."""
+    name, content = name or (CPU if device == CPU else DEFAULT), read_yaml(path)
     validate(content, "gpus", path)
     if name not in content:
         raise UserError(f"Config 'gpu' is '{name}', which {path} does not describe; {nearest(name, content)}.")
