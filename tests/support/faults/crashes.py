@@ -1,8 +1,8 @@
 """Crash a process at an exact moment: before the n-th change it makes to the disk."""
 
-import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 
 KILLED = 137
@@ -56,9 +56,11 @@ def _run(work: Callable[[], object], number: int) -> None:
             if not left[0]:
                 os._exit(KILLED)
 
-    code = 99
-    with contextlib.suppress(BaseException):
-        sys.addaudithook(watch)  # an audit hook can't be removed; it ends with the process
+    sys.addaudithook(watch)  # an audit hook can't be removed; it ends with the process
+    try:
         work()
         code = 0
+    except BaseException:
+        traceback.print_exc()
+        code = 99
     os._exit(code)

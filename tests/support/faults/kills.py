@@ -237,7 +237,7 @@ class Call:
     def is_past(self, place: str) -> bool:
         """Whether later jobs have started, so that this one will not."""
         order = list(PLACES)
-        reached = max((order.index(each) for each in self.jobs.values()), default=0)
+        reached = max((order.index(each) for each in list(self.jobs.values())), default=0)  # a thread adds jobs
         beside = next((pair for pair in UNORDERED if place in pair), (place,))
         return place not in self.begun and reached > max(order.index(each) for each in beside)
 
