@@ -31,7 +31,7 @@ TITLES = {
     "calibration": "TensorFlow Similarity",
 }
 STUDIES = {
-    "mlrc": ("mlrc", "mlrc_pretrained", "mlrc_released", "mlrc_tuning"),
+    "mlrc": ("mlrc", "mlrc_pretrained", "mlrc_released", "mlrc_tuning", "mlrc_tuning_256"),
     "contextual": (
         *("contextual_224", "contextual_weight", "contextual_weight_cars"),
         *("contextual_256", "contextual_ablations", "contextual_regulariser", "contextual_released"),

@@ -12,6 +12,7 @@ import pytest
 
 from recheck.errors import UserError
 from recheck.training import gpus
+from support.faults.crashes import forked
 from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.gpus import listed, pretend_gpus
@@ -220,6 +221,19 @@ def test_a_loader_worker_that_outlives_its_job_does_not_keep_the_gpu(pretend, st
         os.kill(alive[0], 0)
     finally:
         os.kill(alive[0], signal.SIGKILL)
+
+
+def test_a_child_of_a_child_keeps_its_own_files(pretend):
+    """Their numbers may be those that the locks had."""
+    pretend(*listed("GPU-a"))
+    assert gpus.take_gpu("job") == "GPU-a"
+
+    def child():
+        pipes = [os.pipe() for _ in range(50)]  # one of them gets the lock's number
+        code = forked(lambda: [os.fstat(end) for pipe in pipes for end in pipe] and os._exit(0))
+        os._exit(code)
+
+    assert forked(child) == 0
 
 
 def test_a_waiting_job_can_be_stopped(pretend, start):

@@ -16,7 +16,6 @@ import stat
 import subprocess
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 from recheck.errors import UserError
@@ -163,8 +162,7 @@ def _lock(gpu: str, job: str, place: int | None) -> bool:
         return False
     for file in files:
         os.ftruncate(file, 0)
-        # A forked loader worker may outlive its parent for a moment; it must not keep the GPU locked.
-        os.register_at_fork(after_in_child=partial(_close, file))
+        _locked.append(file)
     os.write(files[-1], f"process {os.getpid()}: {job}\n".encode())
     return True
 
@@ -187,9 +185,16 @@ def _holders(gpu: str) -> list[str]:
     return [text for path in paths if path.is_file() and (text := path.read_text(encoding="utf-8").strip())]
 
 
-def _close(file: int) -> None:
-    with contextlib.suppress(OSError):
-        os.close(file)
+def _close_in_child() -> None:
+    """Close the locks' files once; in a child of the child their numbers may be those of other files."""
+    while _locked:
+        with contextlib.suppress(OSError):
+            os.close(_locked.pop())
+
+
+# A forked loader worker may outlive its parent for a moment; it must not keep the GPU locked.
+_locked: list[int] = []
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _lock_file(gpu: str, place: int | None = None) -> Path:
