@@ -114,11 +114,18 @@ def arranged(count: int, per_row: int) -> tuple[int, int]:
     return rows, math.ceil(count / rows)
 
 
-def panels(plt: ModuleType, count: int, per_row: int, height: float, extra: float) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` panels that share their y axis, in rows of this height; ``extra`` is for the legend."""
+def panels(
+    plt: ModuleType, count: int, per_row: int, height: float, extra: float, shared: str = "y"
+) -> tuple[Figure, list[Axes]]:
+    """A figure with ``count`` panels in rows of this height, whose ``shared`` axes ("x", "y") are the same for all.
+
+    ``extra`` is the height of the legend.
+    """
     rows, columns = arranged(count, per_row)
     size = (WIDTH, height * rows + extra)
-    figure, axes = plt.subplots(rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(
+        rows, columns, figsize=size, sharex="x" in shared, sharey="y" in shared, squeeze=False, layout="constrained"
+    )
     for axis in axes.flat[count:]:
         axis.remove()
     return figure, list(axes.flat[:count])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recheck.report.figures import Facts, Figure
 from recheck.report.figures.search import has_searches, searches
-from recheck.report.style import BLUE, SMALL, WIDTH, arranged, note, save, styled
+from recheck.report.style import BLUE, SMALL, note, panels, save, styled
 
 if TYPE_CHECKING:
     from recheck.report.types import Drawing, Inputs
@@ -23,14 +23,10 @@ def draw(
     shown = [row for row in labels if (chosen.get(row) or {}).get("importance")]
     if not shown:
         return note("No search can tell yet how much each setting matters.", png, svg)
-    bands, columns = arranged(len(shown), PANELS_PER_ROW)
     most = max(len(chosen[row]["importance"]) for row in shown)
     with styled() as plt:
-        size = (WIDTH, (0.32 * most + 0.7) * bands + 0.2)
-        figure, axes = plt.subplots(bands, columns, figsize=size, sharex=True, squeeze=False, layout="constrained")
-        for axis in axes.flat[len(shown) :]:
-            axis.remove()
-        for axis, row in zip(axes.flat, shown, strict=False):
+        figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 0.32 * most + 0.7, 0.2, shared="x")
+        for axis, row in zip(axes, shown, strict=True):
             shares = sorted(chosen[row]["importance"].items(), key=lambda item: (-item[1], item[0]))
             names, values = [name for name, _ in shares], [100 * share for _, share in shares]
             axis.barh(range(len(names)), values, color=BLUE, height=0.6)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recheck.report.figures import Facts, Figure
 from recheck.report.quoted import of_dataset, other_batches, study_batch
-from recheck.report.style import BLUE, GREY, INK, VERMILLION, WIDTH, arranged, legend_line, note, plain, save, styled
+from recheck.report.style import BLUE, GREY, INK, VERMILLION, legend_line, note, panels, plain, save, styled
 
 if TYPE_CHECKING:
     from recheck.quoted_searches import QuotedSearch
@@ -40,14 +40,10 @@ def draw(
     drawn = [(row, search) for row, searches in quoted.items() for search in searches if search.has_objectives]
     if not drawn:
         return note("No searches with one setting were published.", png, svg)
-    rows, columns = arranged(len(drawn), PANELS_PER_ROW)
     own, any_of_ours = study_batch(facts), False
     with styled() as plt:
-        size = (WIDTH, 2.9 * rows + 0.5)
-        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-        for axis in axes.flat[len(drawn) :]:
-            axis.remove()
-        for axis, (row, search) in zip(axes.flat, drawn, strict=False):
+        figure, axes = panels(plt, len(drawn), PANELS_PER_ROW, 2.9, 0.5, shared="")
+        for axis, (row, search) in zip(axes, drawn, strict=True):
             (parameter,) = search.space
             _scale(axis, parameter.log)
             if row in trials and search.batch == own and parameter.name in trials[row]:

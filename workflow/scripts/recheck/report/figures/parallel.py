@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recheck.report.figures import Facts, Figure
 from recheck.report.figures.search import has_searches, metric_of, searches
-from recheck.report.style import GREY, INK, SMALL, VERMILLION, WIDTH, legend_line, note, save, styled
+from recheck.report.style import GREY, INK, SMALL, VERMILLION, legend_line, note, panels, save, styled
 from recheck.space import Parameter, parameters
 
 if TYPE_CHECKING:
@@ -30,14 +30,9 @@ def draw(
     shown = [row for row in labels if row in trials and len(searches[row]["space"]) > 1]
     if not shown:
         return note("No search with several free settings has ended yet.", png, svg)
-    bands = -(-len(shown) // PANELS_PER_ROW)
     with styled() as plt:
-        columns = min(PANELS_PER_ROW, len(shown))
-        size = (WIDTH, 2.9 * bands + 0.5)
-        figure, axes = plt.subplots(bands, columns, figsize=size, squeeze=False, layout="constrained")
-        for axis in axes.flat[len(shown) :]:
-            axis.remove()
-        for axis, row in zip(axes.flat, shown, strict=False):
+        figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.9, 0.5, shared="")
+        for axis, row in zip(axes, shown, strict=True):
             free = parameters(searches[row]["space"])
             _lines(axis, trials[row], free, chosen.get(row, {}).get("trial"))
             _axes(axis, free, metric_of(searches[row]), trials[row]["objective"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recheck.report.figures import Facts, Figure
 from recheck.report.figures.search import CHOSEN, FAILED, TRIAL, has_searches, metric_of, searches
-from recheck.report.style import GREY, WIDTH, arranged, legend_line, note, plain, save, styled
+from recheck.report.style import GREY, legend_line, note, panels, plain, save, styled
 from recheck.space import Parameter, is_number, parameters
 
 if TYPE_CHECKING:
@@ -30,14 +30,10 @@ def draw(
     shown = [(row, parameter) for row in labels if row in trials for parameter in parameters(searches[row]["space"])]
     if not shown:
         return note("No search has ended yet.", png, svg)
-    rows, columns = arranged(len(shown), PANELS_PER_ROW)
     failed = any(trials[row]["objective"].isna().any() for row, _ in shown)
     with styled() as plt:
-        size = (WIDTH, 2.4 * rows + 0.5)
-        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-        for axis in axes.flat[len(shown) :]:
-            axis.remove()
-        for axis, (row, parameter) in zip(axes.flat, shown, strict=False):
+        figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.4, 0.5, shared="")
+        for axis, (row, parameter) in zip(axes, shown, strict=True):
             _slice(axis, trials[row], parameter, chosen.get(row, {}).get("trial"))
             axis.set(title=labels[row], xlabel=parameter.name)
             if axis.get_subplotspec().is_first_col():
