@@ -48,6 +48,11 @@ def norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
 
+def activate(x: torch.Tensor) -> torch.Tensor:
+    """ReLU6, in place only without gradients: with them, PyTorch would copy the input before it overwrites it."""
+    return F.relu6(x, inplace=not torch.is_grad_enabled())
+
+
 class Block(nn.Module):
     """Widen, filter each channel separately, narrow; the input is added if the shapes agree."""
 
@@ -61,8 +66,8 @@ class Block(nn.Module):
         self.widens, self.skips = widening != 1, stride == 1 and inputs == outputs
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.relu6(self._bn0(self._expand_conv(x)), inplace=True) if self.widens else x
-        y = F.relu6(self._bn1(self._depthwise_conv(y)), inplace=True)
+        y = activate(self._bn0(self._expand_conv(x))) if self.widens else x
+        y = activate(self._bn1(self._depthwise_conv(y)))
         y = self._bn2(self._project_conv(y))
         return x + y if self.skips else y
 
@@ -85,7 +90,7 @@ class EfficientNetLite0(nn.Module):
         self.pooling = Average()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.relu6(self._bn0(self._conv_stem(x)), inplace=True)
+        x = activate(self._bn0(self._conv_stem(x)))
         for block in self._blocks:
             x = block(x)
-        return self.pooling(F.relu6(self._bn1(self._conv_head(x)), inplace=True)).flatten(1)
+        return self.pooling(activate(self._bn1(self._conv_head(x)))).flatten(1)
