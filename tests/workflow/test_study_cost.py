@@ -11,6 +11,7 @@ def test_the_cost_of_a_finished_study(project):
     assert text in output
     assert {path.name for path in report.iterdir()} == {f"cost.{kind}" for kind in ("md", "csv", "json", "png", "svg")}
     assert re.search(r"\| Triplet +\| +2 \| +6 \| ", text)
+    assert "| CPU memory | CPU hours |" in text and "GPU" not in text
     assert "Images per fold: 15 train, 15 val, 30 test." in text
     # the runs that are finished here
     assert re.search(r"\| Triplet +\| glyphs +\| +2 of 2 \| +6 \| ", text)

@@ -74,6 +74,18 @@ def test_the_report_has_ranges_sums_and_assumptions():
     assert sum(float(line["hours_most"]) for line in lines) == pytest.approx(7788, abs=1)
 
 
+def test_the_report_for_a_cpu_says_cpu(tmp_path):
+    facts = planned("mlrc", only=["cub200"]) | {"gpu": vars(load_gpu("cpu", ROOT / "config/gpus.yaml"))}
+    document = tally(facts, stored, [])
+    text = markdown(document)
+    assert (
+        re.search(r"\| CPU memory \| +CPU hours \|", text) and "CPU memory is a lower bound: 0.5 GiB for Python" in text
+    )
+    assert "GPU" not in text
+    figure = draw(document, tmp_path / "cost.png", tmp_path / "cost.svg")
+    assert {axis.get_xlabel() for axis in figure.axes} == {"hours on one CPU core"}
+
+
 def test_only_the_chosen_datasets_are_counted():
     document = tally(planned("mlrc", only=["cub200"]), stored, [])
     assert {row["dataset"] for row in document["rows"]} == {"cub200"}

@@ -15,8 +15,8 @@ ASPECT = 4 / 3
 """Longer ÷ shorter side of an image, where only the shorter side is known."""
 STATES = 2
 """Numbers that an optimiser keeps per weight, as Adam and RMSprop with momentum do."""
-CUDA_BYTES = GIB // 2
-"""GPU memory that CUDA and its libraries take at least."""
+PROGRAM_BYTES = GIB // 2
+"""Memory that CUDA and its libraries take at least on a GPU, and Python and its libraries on a CPU."""
 WEIGHT_BYTES = {"float64": 8}
 ACTIVATION_SHARE = {"float64": 2.0, "float16": 0.5, "bfloat16": 0.5}
 """Memory of saved activations relative to float32."""
@@ -53,7 +53,7 @@ class Work:
 class Estimate:
     """The cost of one run of a row: its shortest and its longest course, memory and disk in bytes.
 
-    ``memory`` is a lower bound of the GPU's memory. ``batch_bytes`` are the pixels of a step. ``disk`` is for the
+    ``memory``, of the GPU or CPU, is a lower bound. ``batch_bytes`` are the pixels of a step. ``disk`` is for the
     checkpoint and the embeddings, ``state`` for the file from which a run resumes.
     """
 
@@ -84,7 +84,7 @@ def estimate(settings: Mapping[str, Any], sizes: Sizes | None, trained: bool, co
     weights = train.parameters * WEIGHT_BYTES.get(precision, 4)
     trainable = train.trainable * WEIGHT_BYTES.get(precision, 4)
     pixels = longest.passed * 3 * sides[0] ** 2
-    memory = CUDA_BYTES + weights + pixels * (1 + WEIGHT_BYTES.get(precision, 4))
+    memory = PROGRAM_BYTES + weights + pixels * (1 + WEIGHT_BYTES.get(precision, 4))
     forward = settings.get("forward") or {}
     recomputed = forward.get("class") == "Recomputed"
     parts = whole(forward, "parts") if recomputed else 1

@@ -10,7 +10,6 @@ from typing import Any
 GIB, GB, PETA, MEGA = 2**30, 1e9, 1e15, 1e6
 UNKNOWN, SMALLEST = "?", 0.001
 ROLES = ("train", "val", "test", "query", "gallery", "index", "seen_queries", "unseen_queries")
-COLUMNS = ("runs", "steps per run", "M images loaded", "PFLOP", "GPU memory", "GPU hours", "GB on disk", "SLURM jobs")
 Row = Mapping[str, Any]
 Document = Mapping[str, Any]
 
@@ -38,6 +37,17 @@ def total(rows: Iterable[Row], key: str) -> list[float]:
     return [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)]
 
 
+def kind_of(gpu: Document) -> str:
+    """CPU or GPU. An entry of config/gpus.yaml without memory describes a CPU."""
+    return "CPU" if gpu["memory"] is None else "GPU"
+
+
+def columns(document: Document) -> list[str]:
+    kind = kind_of(document["gpu"])
+    counted = ["runs", "steps per run", "M images loaded", "PFLOP"]
+    return [*counted, f"{kind} memory", f"{kind} hours", "GB on disk", "SLURM jobs"]
+
+
 def markdown(document: Document) -> str:
     """The whole report."""
     rows, gpu = document["rows"], document["gpu"]
@@ -45,7 +55,7 @@ def markdown(document: Document) -> str:
     blocks = [f"# Cost of {document['study']}", document["title"] + ".", _summary(document)]
     for dataset in document["datasets"]:
         chosen = [row for row in rows if row["dataset"] == dataset["name"]]
-        blocks += [f"## {dataset['title']}", _table(chosen, dataset), _files(dataset)]
+        blocks += [f"## {dataset['title']}", _table(chosen, columns(document)), _files(dataset)]
     if len(document["datasets"]) > 1:
         blocks += ["## All datasets", _datasets(document)]
     if large := [row for row in known if not row["fits"]]:
@@ -78,11 +88,11 @@ def _summary(document: Document) -> str:
     return sentence
 
 
-def _table(rows: Sequence[Row], dataset: Document) -> str:
+def _table(rows: Sequence[Row], head: Sequence[str]) -> str:
     body = [[row["label"].replace("|", r"\|"), *_cells(row)] for row in rows]
     if len(rows) > 1:
         body.append(["all rows", *_sums(rows)])
-    return _aligned([["row", *COLUMNS], *body])
+    return _aligned([["row", *head], *body])
 
 
 def _cells(row: Row) -> list[str]:
@@ -131,7 +141,7 @@ def _datasets(document: Document) -> str:
         for dataset in document["datasets"]
     ]
     body.append(["all datasets", *_sums(document["rows"], sum(prepared.values()))])
-    head = ["dataset", *COLUMNS]
+    head = ["dataset", *columns(document)]
     steps = head.index("steps per run")
     return _aligned([[cell for place, cell in enumerate(line) if place != steps] for line in [head, *body]])
 
@@ -203,6 +213,8 @@ def assumptions(document: Document) -> list[str]:
     """What the numbers assume, one sentence or two each."""
     rows = [row for row in document["rows"] if "hours" in row]
     gpu = document["gpu"]
+    kind = kind_of(gpu)
+    started = "CUDA" if kind == "GPU" else "Python and its libraries"
     sentences = [_speeds(rows, gpu)]
     if any(row["steps"][0] != row["steps"][1] for row in rows):
         sentences.append(
@@ -214,11 +226,13 @@ def assumptions(document: Document) -> list[str]:
         "those of training steps and of the forward passes for evaluation and embedding. For grouped convolutions the "
         "backward pass counts as two forward passes. Losses, miners, optimisers, nearest-neighbour search and "
         "clustering are not counted.",
-        "GPU memory is a lower bound: 0.5 GiB for CUDA, the batch, the weights, their gradients, two numbers of the "
-        "optimiser per weight, and all tensors that the forward pass keeps for the backward pass (with float16 and "
-        "bfloat16, half of them). Workspaces and fragmentation come on top.",
-        "Loading images is assumed to keep up with the GPU. Small networks and small batches use less of a GPU than "
-        "assumed.",
+        f"{kind} memory is a lower bound: 0.5 GiB for {started}, the batch, the weights, their gradients, two numbers "
+        "of the optimiser per weight, and all tensors that the forward pass keeps for the backward pass (with float16 "
+        "and bfloat16, half of them). Workspaces and fragmentation come on top.",
+        "Loading images is not included."
+        if kind == "CPU"
+        else "Loading images is assumed to keep up with the GPU. Small networks and small batches use less of a GPU "
+        "than assumed.",
         "GB on disk are the checkpoints and embeddings of all runs. Each unfinished run also has a state of up to "
         f"{number(2 * max((row['state'] for row in rows), default=0) / GB)} GB.",
         "A pack with a given shorter side is assumed to have images of 4:3. One that exceeds config 'plain_pack_gb' is "
