@@ -19,6 +19,7 @@ from recheck.cost.estimate import packed_bytes
 from recheck.cost.gpus import load_gpu
 from recheck.cost.plan import finished_files, plan, sizes_of
 from recheck.data import description
+from recheck.doctor.profile import submitted
 from recheck.errors import UserError
 from recheck.files import check_writable
 from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, RELEASED

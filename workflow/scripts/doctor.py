@@ -19,7 +19,7 @@ def findings(config, params):
     yield open_files()
     yield shared_memory(params.runs, workers)
     yield from folders({key: Path(folder) for key, folder in params.folders.items()})
-    yield from partitions(Path("slurm/config.yaml"), params.minutes)
+    yield from partitions(params.submitted, params.minutes)
     yield from answers(hosts(map(Path, params.described)))
     trial = {
         "configuration": params.row["configuration"],

@@ -15,12 +15,16 @@ from support.project import ROOT
 from support.runs import CONFIGURATION
 from support.services.servers import serving
 
-PROFILE = """
-default-resources: {slurm_partition: cpu}
-set-resources:
-  train: {slurm_partition: gpu, gpu: 1, runtime: 1440}
-  embed: {slurm_partition: "gpu,old", gres: "gpu:1"}
-"""
+SUBMITTED = {
+    "profile": "mine",
+    "unknown": [],
+    "file": "",
+    "rules": {
+        "pack": {"partitions": ["cpu"], "runtime": 720},
+        "train": {"partitions": ["gpu"], "gpu": 1, "runtime": 1440},
+        "embed": {"partitions": ["gpu", "old"], "gres": "gpu:1"},
+    },
+}
 
 
 def states(findings):
@@ -102,15 +106,14 @@ def test_packages(tmp_path):
     assert found.text.startswith("numpy ") and found.text.endswith(" instead of 0.1")
 
 
-def partitions(monkeypatch, tmp_path, sinfo):
-    programs, profile = tmp_path / "bin", tmp_path / "profile.yaml"
+def partitions(monkeypatch, tmp_path, sinfo, **changes):
+    programs = tmp_path / "bin"
     programs.mkdir()
-    profile.write_text(PROFILE, encoding="utf-8")
     if sinfo is not None:
         (programs / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n", encoding="utf-8")
         (programs / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin" if sinfo else str(programs))
-    return list(slurm.partitions(profile, {"train": 30, "embed": 25}))
+    return list(slurm.partitions({**SUBMITTED, **changes}, {"train": 30, "embed": 25}))
 
 
 def test_no_slurm(monkeypatch, tmp_path):
@@ -120,6 +123,16 @@ def test_no_slurm(monkeypatch, tmp_path):
 def test_slurm_that_does_not_answer(monkeypatch, tmp_path):
     (found,) = partitions(monkeypatch, tmp_path, "echo 'Unable to contact slurm controller' >&2; exit 1")
     assert found.state == "note" and "Unable to contact slurm controller" in found.text
+
+
+def test_a_profile_that_cannot_be_used(monkeypatch, tmp_path):
+    (found,) = partitions(monkeypatch, tmp_path, "true", error="the profile cannot be read (why)")
+    assert (found.state, found.text) == ("problem", "the profile cannot be read (why)")
+
+
+def test_no_profile(monkeypatch, tmp_path):
+    (found,) = partitions(monkeypatch, tmp_path, "true", profile="")
+    assert found.state == "note" and "--profile" in found.remedy
 
 
 def test_partitions_that_fit(monkeypatch, tmp_path):
@@ -133,21 +146,36 @@ def test_partitions_that_do_not_fit(monkeypatch, tmp_path):
     findings = partitions(monkeypatch, tmp_path, "echo 'cpu|down|1:00|(null)'; echo 'gpu|up|12:00:00|(null)'")
     texts = [f"{found.name}: {found.text}" for found in findings if found.state == "problem"]
     assert texts == [
-        "SLURM: cpu: the partition is down, and other jobs would wait",
-        "SLURM: gpu: train asks for a GPU, but the partition has none",
-        "SLURM: gpu: train asks for up to 1440 minutes, but the partition allows 720",
-        "SLURM: gpu: embed asks for a GPU, but the partition has none",
+        "SLURM: cpu: the partition is down, and pack would wait",
+        "SLURM: gpu: the partition has no GPU, but these jobs ask for one: train, embed",
+        "SLURM: gpu: the partition allows 720 minutes, but these jobs ask for more: train 1,440",
         "SLURM: old: no such partition for embed; there are: cpu, gpu",
     ]
 
 
 def test_limits_of_rows_count_where_the_profile_sets_none(monkeypatch, tmp_path):
-    lines = "echo 'cpu|up|infinite|(null)'; echo 'gpu|up|20:00|gpu:1'; echo 'old|up|1:00:00|gpu:1'"
-    texts = [f"{found.name}: {found.text}" for found in partitions(monkeypatch, tmp_path, lines) if found.remedy]
-    assert texts == [
-        "SLURM: gpu: train asks for up to 1440 minutes, but the partition allows 20",
-        "SLURM: gpu: embed asks for up to 25 minutes, but the partition allows 20",
+    lines = "echo 'cpu|up|1:00:00|(null)'; echo 'gpu|up|20:00|gpu:1'; echo 'old|up|1:00:00|gpu:1'"
+    found = [found for found in partitions(monkeypatch, tmp_path, lines) if found.remedy]
+    assert [f"{each.name}: {each.text}" for each in found] == [
+        "SLURM: cpu: the partition allows 60 minutes, but these jobs ask for more: pack 720",
+        "SLURM: gpu: the partition allows 20 minutes, but these jobs ask for more: train 1,440, embed 25",
     ]
+    assert ["resumes" in each.remedy for each in found] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "finding"),
+    [
+        ("echo 'all*|up|infinite|gpu:1'", {}, ("ok", "SLURM: all", "up; takes pack")),
+        ("echo 'all|up|infinite|gpu:1'", {}, ("problem", "SLURM", "no partition for pack, and the cluster has no")),
+        ("echo 'all*|up|infinite|gpu:1'", {"file": "p.yaml"}, ("note", "SLURM", "the partition of pack was not check")),
+        ("true", {"rules": {}, "unknown": ["pack"]}, ("note", "SLURM", "the partition of pack depends on the job")),
+    ],
+)
+def test_jobs_without_a_known_partition(monkeypatch, tmp_path, lines, changes, finding):
+    rules = {"pack": {"partitions": [None]}}
+    (found,) = partitions(monkeypatch, tmp_path, lines, **({"rules": rules} | changes))
+    assert (found.state, found.name) == finding[:2] and found.text.startswith(finding[2])
 
 
 def test_hosts_of_the_shipped_datasets_and_weights(monkeypatch):

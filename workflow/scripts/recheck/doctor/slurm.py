@@ -1,17 +1,17 @@
-"""Check that the partitions of the SLURM profile exist, are up, and fit the jobs that are sent there."""
+"""Check that the partitions of a SLURM profile exist, are up, and fit the jobs that are sent there."""
 
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from recheck.doctor.finding import Finding, note, ok, problem
-from recheck.study.yaml import read_yaml
 
 SECONDS = 20
 FORMAT = "%P|%a|%l|%G"
+RESUMING = {"train", "trial"}
+RESUMES = "; a training that is stopped there is submitted again and resumes"
 
 
 class Partition(NamedTuple):
@@ -20,13 +20,19 @@ class Partition(NamedTuple):
     has_gpus: bool
 
 
-def partitions(profile: Path, minutes: Mapping[str, float]) -> Iterator[Finding]:
-    """Findings for each partition that the profile names; one line where there is no SLURM.
+def partitions(submitted: Mapping[str, Any], minutes: Mapping[str, float]) -> Iterator[Finding]:
+    """Findings for each partition to which a profile sends jobs (``profile.submitted``); one line without SLURM.
 
     ``minutes`` are the longest limits of rules, for rules whose limit the profile does not set.
     """
     if not shutil.which("sinfo"):
         yield ok("SLURM", "not on this machine (no command 'sinfo')")
+        return
+    if "error" in submitted:
+        yield problem("SLURM", submitted["error"], "make setup, and see what `snakemake --profile slurm -n` says")
+        return
+    if not submitted["profile"]:
+        yield note("SLURM", "no profile to check", "name yours: snakemake --profile <profile> doctor")
         return
     try:
         asked = ["sinfo", "--noheader", "-o", FORMAT]
@@ -35,12 +41,32 @@ def partitions(profile: Path, minutes: Mapping[str, float]) -> Iterator[Finding]
         reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
         yield note("SLURM", f"sinfo failed ({reason})", "ask your site, or run without --profile slurm")
         return
-    existing = _read(listed)
-    for name, rules in _wanted(read_yaml(profile), minutes).items():
-        yield from _check(name, rules, existing, profile)
+    existing, default = _read(listed)
+    wanted: dict[str | None, dict[str, dict]] = {}
+    for rule, resources in submitted["rules"].items():
+        for name in resources["partitions"]:
+            limit = {"runtime": minutes[rule]} if rule in minutes else {}
+            wanted.setdefault(name or (None if submitted["file"] else default), {})[rule] = limit | resources
+    nowhere = wanted.pop(None, {})
+    for name, rules in wanted.items():
+        yield from _check(name, rules, existing, f"the profile '{submitted['profile']}'")
+    yield from _unchecked(nowhere, submitted)
 
 
-def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], profile: Path) -> Iterator[Finding]:
+def _unchecked(nowhere: Mapping[str, Any], submitted: Mapping[str, Any]) -> Iterator[Finding]:
+    """Rules without a partition, and rules whose partition is only known when a job is submitted."""
+    profile, jobs = f"the profile '{submitted['profile']}'", ", ".join(nowhere)
+    if submitted["unknown"]:
+        unknown = ", ".join(submitted["unknown"])
+        yield note("SLURM", f"the partition of {unknown} depends on the job, so it was not checked", f"see {profile}")
+    if nowhere and submitted["file"]:
+        yield note("SLURM", f"the partition of {jobs} was not checked", f"{submitted['file']} chooses it")
+    elif nowhere:
+        text = f"no partition for {jobs}, and the cluster has no default partition"
+        yield problem("SLURM", text, f"set 'slurm_partition' in 'default-resources' of {profile}")
+
+
+def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], profile: str) -> Iterator[Finding]:
     title, jobs = f"SLURM: {name}", ", ".join(rules)
     partition = existing.get(name)
     if partition is None:
@@ -50,50 +76,35 @@ def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], pr
     if not partition.up:
         yield problem(title, f"the partition is down, and {jobs} would wait", "wait, or choose another partition")
         return
-    wrong = False
-    for rule, resources in rules.items():
-        if _asks_for_gpu(resources) and not partition.has_gpus:
-            wrong = True
-            yield problem(
-                title, f"{rule} asks for a GPU, but the partition has none", f"set 'slurm_partition' in {profile}"
-            )
-        runtime = resources.get("runtime")
-        if isinstance(runtime, (int, float)) and runtime > partition.minutes:
-            wrong = True
-            yield problem(
-                title,
-                f"{rule} asks for up to {runtime:g} minutes, but the partition allows {partition.minutes:g}",
-                f"set 'runtime' of {rule} in {profile}; a run that is stopped there is sent again and resumes",
-            )
-    if not wrong:
+    without = [rule for rule, resources in rules.items() if _asks_for_gpu(resources) and not partition.has_gpus]
+    if without:
+        text = f"the partition has no GPU, but these jobs ask for one: {', '.join(without)}"
+        yield problem(title, text, f"set 'slurm_partition' in {profile}")
+    asked = {rule: resources.get("runtime") for rule, resources in rules.items()}
+    longer = {rule: limit for rule, limit in asked.items() if isinstance(limit, int) and limit > partition.minutes}
+    if longer:
+        limits = ", ".join(f"{rule} {limit:,}" for rule, limit in longer.items())
+        text = f"the partition allows {partition.minutes:,g} minutes, but these jobs ask for more: {limits}"
+        yield problem(title, text, f"set 'runtime' in {profile}{RESUMES if {*longer} & RESUMING else ''}")
+    if not without and not longer:
         yield ok(title, f"up; takes {jobs}")
 
 
-def _wanted(profile: dict[str, Any], minutes: Mapping[str, float]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Partition → the rules that are sent there, each with its resources."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    defaults = profile.get("default-resources") or {}
-    for rule, resources in {"other jobs": defaults, **(profile.get("set-resources") or {})}.items():
-        if partition := (defaults | resources).get("slurm_partition"):
-            for name in str(partition).split(","):
-                limit = {"runtime": minutes[rule]} if rule in minutes else {}
-                found.setdefault(name, {})[rule] = limit | resources
-    return found
-
-
 def _asks_for_gpu(resources: dict[str, Any]) -> bool:
-    return bool(resources.get("gpu")) or "gpu" in str(resources.get("gres", ""))
+    return bool(resources.get("gpu")) or any(kind in str(resources.get("gres", "")) for kind in ("gpu", "shard"))
 
 
-def _read(listed: str) -> dict[str, Partition]:
-    """Partitions by name. sinfo has one line per kind of node, and marks the default partition with a star."""
+def _read(listed: str) -> tuple[dict[str, Partition], str | None]:
+    """Partitions by name, and the default one. sinfo has one line per kind of node, and marks the default by a star."""
     found: dict[str, Partition] = {}
+    default = None
     for line in listed.splitlines():
         name, state, limit, gres = (*line.split("|"), "", "", "")[:4]
+        default = name[:-1] if name.endswith("*") else default
         name = name.rstrip("*")
         before = found.get(name, Partition(False, 0, False))
         found[name] = Partition(state == "up", _minutes(limit), before.has_gpus or "gpu" in gres or "shard" in gres)
-    return found
+    return found, default
 
 
 def _minutes(limit: str) -> float:
