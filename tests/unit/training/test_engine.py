@@ -255,15 +255,19 @@ def test_killed_while_a_state_is_written_beside_training(data, tmp_path, undistu
 
 
 def test_states_are_saved_by_time_in_the_middle_of_an_epoch(data, tmp_path, undisturbed):
-    """Ten seconds pass in every step; a state is due after a minute, and at the end of a run that has one."""
+    """Ten seconds pass in every step; a state is due after a minute, and at the end of a run that has one.
+
+    A resumed run does not know how long an evaluation takes, so it saves before its first one. Writing takes no time
+    here, so a state is also saved when the best changes.
+    """
     saved, seconds = [], [0]
 
     class Paced(Run):
         def _step(self, *batch):
             loss = super()._step(*batch)
-            seconds[0] += 10
             if self.saver.writing is not None:
                 wait([self.saver.writing])
+            seconds[0] += 10
             return loss
 
     class Noted(StateFile):
@@ -271,15 +275,50 @@ def test_states_are_saved_by_time_in_the_middle_of_an_epoch(data, tmp_path, undi
             saved.append((state["position"]["epoch"], state["position"]["step"]))
             super().save(state)
 
-    def paced(**more):
-        return Paced(CONFIGURATION, data, 0, 1, CPU, Noted(tmp_path / "state", "f"), tmp_path / "events", **more)
+    def paced(kind=Paced, folder="state", **more):
+        return kind(CONFIGURATION, data, 0, 1, CPU, Noted(tmp_path / folder, "f"), tmp_path / "events", **more)
 
     with pytest.raises(Interrupted):
         paced(clock=lambda: seconds[0], stop=StopAfter(13)).train()
     assert saved == [(1, 6), (2, 12), (2, 13)]
     (tmp_path / "state" / "state.bin").unlink()
     same(paced(clock=lambda: 0).train(), undisturbed)
-    assert saved[3:] == [(3, 15)]
+    assert saved[3:] == [(2, 15), (3, 15)]
+
+    class Improving(Paced):
+        def _metrics(self, batches):
+            return super()._metrics(batches) | {"val_MAP@R": self.position.step}
+
+    saved.clear()
+    paced(Improving, "improving", clock=lambda: seconds[0]).train()
+    assert saved == [(1, 6), (2, 10), (3, 15)]
+
+
+@pytest.mark.parametrize(("seconds", "saved"), [(10, None), (61, 5)])
+def test_killed_in_an_evaluation(data, tmp_path, undisturbed, seconds, saved):
+    """The state before an evaluation is on the disk if the last one would be more than a minute old after it."""
+    clock = [0]
+
+    class Slow(Run):
+        def _step(self, *batch):
+            clock[0] += 0.1
+            return super()._step(*batch)
+
+        def _metrics(self, batches):
+            if self.position.step:
+                if self.saver.writing is not None:
+                    wait([self.saver.writing])
+                os.kill(os.getpid(), signal.SIGKILL)
+            clock[0] += seconds
+            return super()._metrics(batches)
+
+    run = Slow(
+        CONFIGURATION, data, 0, 1, CPU, StateFile(tmp_path / "state", "f"), tmp_path / "e", clock=lambda: clock[0]
+    )
+    assert forked(run.train) == -signal.SIGKILL
+    state = StateFile(tmp_path / "state", "f").load()
+    assert (state and state["position"]["step"]) == saved
+    same(make_run(data, tmp_path).train(), undisturbed)
 
 
 def test_a_run_that_ends_before_its_first_state_is_due_writes_none(data, tmp_path, undisturbed):

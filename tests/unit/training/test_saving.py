@@ -71,6 +71,29 @@ def test_a_state_is_due_by_time_but_never_while_another_is_written(tmp_path, clo
     assert file.load() == {"number": 2}, "leaving the context waits for the state"
 
 
+def test_a_state_is_due_before_a_time_in_which_none_can_be_taken(tmp_path, clock):
+    with Saver(StateFile(tmp_path, "a"), 60, clock) as saver:
+        clock.now = 20
+        assert not saver.due(ahead=39) and saver.due(ahead=40) and saver.due(ahead=float("inf"))
+
+
+def test_a_state_is_cheap_if_the_last_one_took_little_of_the_time_since(tmp_path, clock):
+    file = Gated(tmp_path)
+    with Saver(file, 60, clock) as saver:
+        clock.now = 1000
+        assert not saver.cheap(), "unknown before the first state"
+        saver.save({"number": 1})
+        file.begun.wait()
+        clock.now = 1002
+        assert not saver.cheap(), "the state is being written"
+        file.gate.set()
+        saver.wait()
+        clock.now = 1199
+        assert not saver.cheap()
+        clock.now = 1200
+        assert saver.cheap(), "two seconds of two hundred"
+
+
 def test_a_state_after_every_step_waits_for_the_one_before_it(tmp_path, clock):
     file = Gated(tmp_path)
     with Saver(file, 0, clock) as saver:

@@ -126,6 +126,7 @@ class Run:
         self.evaluation = configuration.get("evaluation", {})
         self.precision = configuration.get("precision", "float32")
         self.eval_transform = transforms.build(configuration["transforms"]["eval"])
+        self.evaluation_seconds = math.inf  # unknown before this process has evaluated
         self.position = _Position()
         self.passes: dict[int, list[list[int]]] = {}
         self.train_indices = data.roles.get("train", np.empty(0, np.int64))
@@ -253,7 +254,7 @@ class Run:
                 bar.set_postfix_str(f"loss {loss:.4g}", refresh=False)
                 bar.update(batch)
                 self._stop_if_asked()
-                if self.saver.due():
+                if self.saver.due(self._seconds_to_next_step):
                     self._save()
         images = (position.step_in_epoch - first_step) * batch
         speed = round(images / (time.perf_counter() - moment), 1)
@@ -270,6 +271,13 @@ class Run:
             for found in self.watch.findings():
                 log.warning("After epoch %d: %s", position.epoch, found["text"])
         self._end_epoch(events, metrics, speed)
+
+    @property
+    def _seconds_to_next_step(self) -> float:
+        """How long the evaluation after the last step is expected to take, during which no state can be taken."""
+        position = self.position
+        evaluates = position.step_in_epoch == self.epoch_steps and self._evaluates(position.epoch + 1)
+        return self.evaluation_seconds if evaluates else 0.0
 
     @property
     def _warm(self) -> bool:
@@ -393,6 +401,7 @@ class Run:
             row["images_per_second"] = speed
         row.update(metrics)
         row.update(learned(self.loss) if self.trains else {})
+        better = False
         if not self._selects:
             position.best_epoch = position.epoch
         elif metrics:
@@ -400,13 +409,15 @@ class Run:
             if position.best_value is None or value > position.best_value:
                 position.best_epoch, position.best_value = position.epoch, value
                 self.best = _copy(self._weights)
+                better = True
         position.history.append(row)
         position.step_in_epoch, position.loss_sum = 0, 0.0
         position.finished = position.epoch >= self.schedule["epochs"] or self._out_of_patience()
         events.add(row)
         log.info("Epoch %d: %s", position.epoch, {key: value for key, value in row.items() if key != "epoch"})
         # A run that has ended before its first state is due needs none.
-        if self.trains and (self.saver.due() or (position.finished and self.state_file.exists())):
+        wanted = (position.finished and self.state_file.exists()) or (better and self.saver.cheap())
+        if self.trains and (self.saver.due() or wanted):
             self._save()
 
     @property
@@ -432,11 +443,14 @@ class Run:
         """
         if not self._evaluates(epoch):
             return {}
+        started = self.saver.clock()
         try:
             with self.stop.at_once():
-                return self._metrics(self.batches)
+                metrics = self._metrics(self.batches)
         except StopNow:
             raise self._interrupted(self.stop.signal_number) from None
+        self.evaluation_seconds = self.saver.clock() - started
+        return metrics
 
     def _metrics(self, batches: Batches) -> Row:
         return {

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,8 @@ from recheck.training.checkpoint import StateFile
 
 SAVE_EVERY = 60.0
 """Seconds between two states, if the config does not say."""
+CHEAP = 0.01
+"""Largest share of its time that a run may spend on states that are not due."""
 
 
 class Saver:
@@ -28,6 +31,7 @@ class Saver:
     def __init__(self, file: StateFile, every: float = SAVE_EVERY, clock: Callable[[], float] = time.monotonic):
         self.file, self.every, self.clock = file, every, clock
         self.taken = clock()
+        self.cost = math.inf
         self.thread = ThreadPoolExecutor(1, "state")
         self.writing: Future | None = None
 
@@ -39,18 +43,30 @@ class Saver:
         if error is None:
             self.wait()
 
-    def due(self) -> bool:
-        """Whether it is time for a state; with ``every`` 0 it always is, after the last one is written."""
+    def due(self, ahead: float = 0.0) -> bool:
+        """Whether the last state is too old, or will be after ``ahead`` seconds in which no other can be taken.
+
+        With ``every`` 0 a state is always due, after the last one is written.
+        """
         if self.every and self.writing is not None and not self.writing.done():
             return False
         self.wait()
-        return self.clock() - self.taken >= self.every
+        return self.clock() - self.taken + ahead >= self.every
+
+    def cheap(self) -> bool:
+        """Whether a state costs little of the time since the last one, if it takes as long as that one took."""
+        idle = self.writing is None or self.writing.done()
+        return idle and self.cost <= CHEAP * (self.clock() - self.taken)
 
     def save(self, changing: dict[str, Any], **constant: Any) -> None:
         """Copy what changes in the next step, and write it together with what does not, after any earlier state."""
         self.wait()
         self.taken = self.clock()
-        self.writing = self.thread.submit(self.file.save, {**copied(changing), **constant})
+        self.writing = self.thread.submit(self._write, {**copied(changing), **constant})
+
+    def _write(self, state: dict[str, Any]) -> None:
+        self.file.save(state)
+        self.cost = self.clock() - self.taken
 
     def wait(self) -> None:
         """Wait until the state is written; raise the error if it could not be written."""
