@@ -107,7 +107,7 @@ def invented(study, variant, dataset, row):
         "data": {"n": batch.size, "classes": CLASSES, "n_test": TEST_IMAGES, "classes_test": 4, "size": 32},
         "float64": study != "unbiased",
     }
-    arrays = {"batches": batch, "epochs": np.zeros(1, np.int32), "losses": np.zeros(1)}
+    arrays = {"batches": batch, "epochs": np.zeros(1, np.int32), "losses": np.zeros(1), "evals": np.array([[0], [1]])}
     if "DistanceWeighted" in run.training.get("miner", {}).get("class", ""):
         pairs = [(a, p) for a in range(batch.size) for p in range(batch.size) if a != p and labels[a] == labels[p]]
         arrays["negatives"] = np.array([[next(iter(np.flatnonzero(labels != labels[a]))) for a, _ in pairs]])

@@ -180,6 +180,11 @@ class Replay(Run):
     def _save(self) -> None:
         """Keep no state: nothing interrupts a replay, and writing the state takes longer than a step."""
 
+    def _evaluates(self, epoch: int) -> bool:
+        """Only epochs whose evaluation was recorded: an evaluation takes as long as many steps and changes none."""
+        recorded = self.trajectory.arrays.get("evals", np.empty((0, 1)))
+        return epoch in recorded[:, 0] and super()._evaluates(epoch)
+
     def _step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
         self.losses.append(super()._step(pixels, labels))
         return self.losses[-1]

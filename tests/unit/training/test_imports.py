@@ -1,5 +1,6 @@
 """A training job imports only the modules that its parts need, and none is replaced by another object."""
 
+import functools
 import subprocess
 import sys
 import textwrap
@@ -50,6 +51,7 @@ LIBRARY = {"pytorch_metric_learning", "scipy"}
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}
 
 
+@functools.cache
 def imported(*programs):
     program = "".join(textwrap.dedent(program) for program in programs)
     done = subprocess.run(
