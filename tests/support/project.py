@@ -86,7 +86,8 @@ class Project:
             source, target = ROOT / name, folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+                # with compiled modules, or every project would compile the package again; *.pyc.* are being written
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))
             else:
                 shutil.copy(source, target)
         project = cls(folder)

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import time
 
@@ -12,7 +14,7 @@ import yaml
 from recheck.files import sha256
 from support.hang import HANG_SECONDS
 from support.project import ROOT, small_study
-from support.services.slurm import Unable, cluster
+from support.services.slurm import MARK, Unable, cluster, remove_leftovers
 
 # Settings for this small cluster; all other settings come from the profile. Its GPUs are names that CUDA cannot use.
 QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20", "--config", "device=cpu")
@@ -70,10 +72,11 @@ STUDY = small_study(
 
 
 @pytest.fixture
-def slurm(tmp_path):
+def slurm(tmp_path, monkeypatch):
     """In CI a machine that can't run SLURM is a failure: the profile would go untested."""
     try:
         with cluster(tmp_path / "slurm") as configuration:
+            monkeypatch.setenv("SLURM_CONF", str(configuration))
             yield configuration
     except Unable as reason:
         if os.environ.get("CI"):
@@ -99,7 +102,7 @@ def test_a_study_gives_the_same_bits_as_locally(slurm, fresh, finished):
     assert "(Rule: table)" in output  # made where the command was typed: SLURM has seen no such job
 
 
-def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
+def test_limits_kills_and_failures(slurm, fresh, tmp_path):
     """One study with three runs: one out of time, one killed, one failing for good."""
     fresh.write("config/studies/letters.yaml", STUDY)
     fresh.write("waiting.py", WAITING)
@@ -147,6 +150,34 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path, monkeypatch):
     assert "The loss became nan at step 1" in end
     assert "killed/seed0" not in end
     assert "late/seed0" not in end
+
+
+def test_leftovers_of_a_killed_test_are_removed(tmp_path):
+    """Daemons, jobs and links of the tests' own cluster, never of another one, nor a process with a reused number."""
+    system, left, other = (tmp_path / name for name in ("etc", "left", "other"))
+    for folder in (system, left / "pid", other):
+        folder.mkdir(parents=True)
+    (left / "slurm.conf").write_text(f"\n{MARK}\n")
+    (other / "gres.conf").write_text("")
+    (other / "slurm.conf").write_text("ClusterName=real\n")
+    links = {"slurm.conf": left, "cgroup.conf": tmp_path / "deleted", "gres.conf": other}
+    for name, folder in links.items():
+        (system / name).symlink_to(folder / name)
+    shutil.copy(shutil.which("sleep"), tmp_path / "munged")
+    of_a_job = {**os.environ, "SLURM_CONF": str(left / "slurm.conf")}
+    started = [subprocess.Popen([tmp_path / "munged", "inf"]), subprocess.Popen(["sleep", "inf"], env=of_a_job)]
+    unrelated = subprocess.Popen(["sleep", "inf"])
+    try:
+        for process, name in ((started[0], "munged"), (unrelated, "slurmctld")):
+            (left / "pid" / f"{name}.pid").write_text(f"{process.pid}\n")
+        remove_leftovers(system)
+        assert [process.wait(HANG_SECONDS) for process in started] == [-signal.SIGTERM, -signal.SIGKILL]
+        assert unrelated.poll() is None
+        assert [link.name for link in system.iterdir()] == ["gres.conf"]
+    finally:
+        for process in (*started, unrelated):
+            process.kill()
+            process.wait()
 
 
 def test_metrics_never_hold_a_gpu():

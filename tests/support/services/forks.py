@@ -28,13 +28,30 @@ from pathlib import Path
 
 FOLDER = "RECHECK_FORKS"
 LIBRARIES = {
-    "snakemake": ("snakemake.cli", "snakemake.workflow"),
+    "snakemake": (
+        "jinja2",
+        "jsonschema",
+        "requests",
+        "smart_open",
+        "snakemake.cli",
+        "snakemake.executors.local",
+        "snakemake.profiles",
+        "snakemake.report.html_reporter",
+        "snakemake.workflow",
+        "yte",
+    ),
     "job": (
         "faiss",
+        "jinja2",
+        "jsonschema",
+        "matplotlib.backends.backend_agg",
+        "matplotlib.backends.backend_svg",
         "matplotlib.figure",
         "matplotlib.pyplot",
         "pandas",
+        "pandas.io.formats.csvs",
         "pytorch_metric_learning.losses",
+        "safetensors.numpy",
         "scipy.stats",
         "sklearn.cluster",
         "sklearn.decomposition",

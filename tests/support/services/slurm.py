@@ -26,8 +26,9 @@ FILES = ("slurm.conf", "gres.conf", "cgroup.conf")
 PORT = 26817
 SHARDS = 4  # of each GPU
 
+MARK = "ClusterName=recheck-tests"
 CONFIGURATION = """
-ClusterName=recheck
+{mark}
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
@@ -72,6 +73,7 @@ def cluster(folder: Path, gpus: int = 2) -> Iterator[Path]:
     check_machine()
     # one lock per machine, because ports and /etc/slurm are shared
     with FileLock("/tmp/recheck-slurm.lock"):
+        remove_leftovers()
         started = Cluster(folder, gpus)
         try:
             started.start()
@@ -89,9 +91,18 @@ def check_machine() -> None:
         raise Unable("SLURM's daemons switch users, so they need root: run the tests as root, e.g. in a container.")
 
 
+def remove_leftovers(system: Path = SYSTEM) -> None:
+    """Stop the cluster of a test that was killed, and remove its links. The caller has the lock, so nobody uses it."""
+    links = [system / name for name in FILES]
+    for folder in sorted({link.readlink().parent for link in links if link.is_symlink()}):
+        file = folder / "slurm.conf"
+        if not file.exists() or MARK in file.read_text().splitlines():
+            Cluster(folder, system=system).remove()
+
+
 class Cluster:
-    def __init__(self, folder: Path, gpus: int):
-        self.folder, self.gpus = folder, gpus
+    def __init__(self, folder: Path, gpus: int = 0, system: Path = SYSTEM):
+        self.folder, self.gpus, self.system = folder, gpus, system
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(self) -> None:
@@ -106,15 +117,22 @@ class Cluster:
         self._wait_until_idle()
 
     def stop(self) -> None:
-        """Stop the jobs, then every daemon by its pid file, then remove the links that other tests wait for."""
+        """Stop the jobs, then the daemons."""
         with contextlib.suppress(Unable):
             self._run("scancel", "--full", "--user=root")
             self._wait_until_empty()
+        self.remove()
+
+    def remove(self) -> None:
+        """Stop every daemon by its pid file, kill what jobs left, and remove the links that other tests wait for."""
         for path in sorted((self.folder / "pid").glob("*.pid"), reverse=True):  # slurmd, slurmctld, munged
-            _end(int(path.read_text()))
+            pid = int(path.read_text() or 0)
+            # a file that is older than the machine's last start names some other process
+            if _name(pid) == path.name.split(".")[0]:
+                _end(pid)
         self._kill_orphans()
         for name in FILES:
-            link = SYSTEM / name
+            link = self.system / name
             if link.is_symlink() and link.readlink() == self.folder / name:
                 link.unlink()
 
@@ -128,6 +146,7 @@ class Cluster:
 
     def _write_configuration(self) -> None:
         text = CONFIGURATION.format(
+            mark=MARK,
             folder=self.folder,
             host=socket.gethostname().split(".")[0],
             port=PORT,
@@ -149,11 +168,9 @@ class Cluster:
         )
 
     def _link_configuration(self) -> None:
-        SYSTEM.mkdir(exist_ok=True)
+        self.system.mkdir(exist_ok=True)
         for name in FILES:
-            link = SYSTEM / name
-            if link.is_symlink() and not link.exists():
-                link.unlink()  # left by a test that was killed
+            link = self.system / name
             if link.is_symlink() or link.exists():
                 raise Unable(f"{link} exists: this machine belongs to a SLURM cluster, which the tests leave alone.")
             link.symlink_to(self.folder / name)
@@ -200,6 +217,14 @@ class Cluster:
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Unable(f"`{' '.join(command)}` failed: {done.stdout}{done.stderr}")
+
+
+def _name(pid: int) -> str:
+    """Name of the program that a process runs; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _end(pid: int) -> None:
