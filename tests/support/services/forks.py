@@ -185,7 +185,12 @@ def _keep(connection: socket.socket) -> dict:
     ended = os.pidfd_open(child)
     if ended not in select.select([ended, connection], [], [])[0]:
         os.killpg(child, signal.SIGTERM)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _, status, used = os.wait4(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if "RECHECK_CPU_SECONDS" in os.environ:  # benchmarks/suite.py
+        line = json.dumps([request["environment"].get("PYTEST_CURRENT_TEST", ""), used.ru_utime + used.ru_stime])
+        with Path(os.environ["RECHECK_CPU_SECONDS"]).open("a") as file:
+            file.write(line + "\n")
     try:
         connection.sendall(f"{code}\n".encode())
     finally:

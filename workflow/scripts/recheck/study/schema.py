@@ -28,13 +28,20 @@ OLD_WORDS = {
 # Words that users write for a known value.
 SYNONYMS = {"gpu": "cuda", "GPU": "cuda", "CUDA": "cuda", "CPU": "cpu"}
 
+# Name of the schema and repr of each valid value so far: studies share methods and bases.
+_VALID: set[tuple[str, str]] = set()
+
 
 def validate(value: dict[str, Any], schema_name: str, source: str | Path) -> None:
     """Raise a UserError of one sentence if ``value`` violates workflow/schemas/<schema_name>.schema.yaml."""
+    text = repr(value)
+    if (schema_name, text) in _VALID:
+        return
     file = f"{schema_name}.schema.yaml"
     errors = list(Draft202012Validator(_schema(file).contents, registry=_REGISTRY).iter_errors(value))
     if errors:
         raise UserError(f"{source}: {_sentence(max(errors, key=_telling), file)}")
+    _VALID.add((schema_name, text))
 
 
 def validate_settings(settings: dict[str, Any], source: str | Path) -> None:
