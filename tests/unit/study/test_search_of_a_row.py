@@ -10,6 +10,7 @@ from recheck.study.search import Search
 from support.studies import TEXT, own_study, shipped
 
 TUNING = "tuning: {sampler: tpe, rounds: 3, trials: 4}\n"
+GRID = TUNING.replace("tpe", "grid")
 MARGIN = "loss.margin: {low: 0.01, high: 1, log: true}"
 
 
@@ -25,14 +26,38 @@ def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chose
     ("space", "tuning", "sentence"),
     [
         ("loss.margn: {low: 0, high: 1}", TUNING, r"'space' names 'loss\.margn', .* did you mean 'loss\.margin'\?"),
+        (
+            "loss.clas: {values: [1, 2]}",
+            TUNING,
+            r"did you mean 'loss\.margin'\? Known: loss\.margin, model\.batch_norm, ",
+        ),
         ("lose.margin: {low: 0, high: 1}", TUNING, r"'space' names 'lose\.margin', which is not a setting of this row"),
         ("loss.margin: {low: 1, high: 1}", TUNING, r"low 1 and high 1\. 'low' must be less than 'high'"),
         ("loss.margin: {low: 2, high: 1}", TUNING, r"low 2 and high 1\. 'low' must be less than 'high'"),
         ("loss.margin: {low: 0, high: 1, log: true}", TUNING, r"'low' must be greater than 0, found 0"),
         ("loss.margin: {low: 0}", TUNING, r"'space\.loss\.margin' lacks 'high'"),
         ("loss.margin: {low: 0, values: [1, 2]}", TUNING, r"has both 'values' and 'low'"),
-        ("loss.margin: {values: [1]}", TUNING, r"space\.loss\.margin\.values"),
-        ("loss.margin: {low: 0.5, high: 2, integer: true}", TUNING, r"must be whole numbers"),
+        (
+            "loss.margin: {values: [1]}",
+            TUNING,
+            r"space\.loss\.margin\.values' must have at least 2 values, found \[1\]",
+        ),
+        ("loss.margin: {values: [1, 1.0]}", TUNING, r"values' must not have a value twice, found \[1, 1\.0\]"),
+        ("members: {low: 1, high: 3, integer: true}", TUNING, r"'space' cannot change 'members'"),
+        ("loss.margin: {low: 0.5, high: 2, integer: true}", TUNING, r"must be whole numbers, found 0\.5 and 2"),
+        ("loss.margin: {values: [0.1, wide, 0.2]}", TUNING, r"several types, found \[0\.1, 'wide', 0\.2\]\. Use only"),
+        ("loss.margin: {values: [true, 1]}", TUNING, r"'space\.loss\.margin' has values of several types"),
+        (
+            "sampler.per_class: {values: [2, 0, 4, 8, 16]}",
+            TUNING,
+            r"'sampler\.per_class' .*found 0\. .*sampler\.per_class 0",
+        ),
+        ("loss.margin: {low: 1, high: 1e9, integer: true}", TUNING, None),
+        (
+            "loss.margin: {low: 1, high: 1e9, integer: true}",
+            GRID,
+            r"grid of 'space' has 1,000,000,000 points, and at most",
+        ),
         ("loss.class: {values: [A, B]}", TUNING, r"'space' cannot change 'loss\.class'"),
         ("selection.metric: {values: [P@1, RP]}", TUNING, r"'space' cannot change 'selection\.metric'"),
         ("sampler.per_class: {low: 2, high: 4}", TUNING, r"'sampler\.per_class' must be a whole number .*'space'"),
@@ -40,7 +65,7 @@ def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chose
         ("schedule.epochs: {low: 0, high: 4, integer: true}", TUNING, None),
         (MARGIN, "", r"'space' needs a search\. Add 'tuning"),
         (MARGIN, TUNING.replace("}", ", startup: 13}"), r"12 trials \(3 × 4\), but 'tuning\.startup' is 13"),
-        (MARGIN, TUNING.replace("tpe", "grid"), r"a grid needs 'values' or 'integer: true' .*'space\.loss\.margin'"),
+        (MARGIN, GRID, r"a grid needs 'values' or 'integer: true' .*'space\.loss\.margin'"),
         (MARGIN, TUNING.replace("tpe", "bayes"), r"'tuning\.sampler' is 'bayes'"),
         (MARGIN, TUNING.replace("rounds: 3, ", ""), r"key 'rounds' is missing in 'tuning'"),
         (MARGIN, TUNING.replace("}", ", objective: {role: test}}"), r"'tuning\.objective\.role' is 'test'"),

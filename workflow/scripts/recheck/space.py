@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,9 @@ class Parameter:
         return cls(name, **{**spec, "values": tuple(spec.get("values", ()))})
 
     @property
-    def points(self) -> tuple[Any, ...]:
+    def points(self) -> Sequence[Any]:
         """All values, for a grid; empty for an interval of real numbers."""
-        return tuple(range(int(self.low), int(self.high) + 1)) if self.integer else self.values
+        return range(int(self.low), int(self.high) + 1) if self.integer else self.values
 
     @property
     def ends(self) -> tuple[Any, Any]:

@@ -137,6 +137,10 @@ def _sentence(error: ValidationError, file: str) -> str:
         return f"'{key}' must be {LIMITS[error.validator]} {error.validator_value}, found {described(error.instance)}."
     if error.validator in _LENGTHS and not len(error.instance):
         return f"'{key}' must not be empty."
+    if error.validator == "uniqueItems":
+        return f"'{key}' must not have a value twice, found {error.instance}."
+    if error.validator == "minItems":
+        return f"'{key}' must have at least {error.validator_value} values, found {error.instance}."
     return f"'{key}': {error.message}."
 
 

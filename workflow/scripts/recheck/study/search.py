@@ -49,9 +49,12 @@ class Search:
     def total(self) -> int:
         """The number of trials: rounds × trials, or all points of a smaller grid."""
         planned = self.rounds * self.trials
-        if self.sampler != "grid":
-            return planned
-        return min(planned, math.prod(len(each.points) for each in spaces.parameters(self.space)))
+        return min(planned, self.grid_points) if self.sampler == "grid" else planned
+
+    @property
+    def grid_points(self) -> int:
+        """The number of points of a grid."""
+        return math.prod(len(each.points) for each in spaces.parameters(self.space))
 
     @property
     def last_round(self) -> int:

@@ -14,6 +14,8 @@ from recheck.study.search import ADAPTIVE, Search
 # Settings that a search must not change: they choose the checkpoint that is measured, or files that the plan needs.
 FIXED = ("selection", "transforms", "model.backbone.name", "model.backbone.weights")
 KEYS = ("low", "high", "log", "integer")
+# A larger grid is a mistake: its points would fill the memory, and no search tries them all.
+LARGEST_GRID = 100_000
 
 
 def check_search(run: Run, source: str, check: Callable[[Run], None]) -> None:
@@ -42,6 +44,11 @@ def _check_entry(name: str, entry: Mapping[str, Any], source: str) -> None:
     if "values" in entry:
         if others := [word for word in KEYS if word in entry]:
             raise UserError(f"{source}: {key} has both 'values' and '{others[0]}'. Remove one of them.")
+        if len({_kind(value) for value in entry["values"]}) > 1:
+            raise UserError(
+                f"{source}: {key} has values of several types, found {entry['values']}. Use only numbers, only text, "
+                "or only true and false."
+            )
         return
     if missing := [word for word in ("low", "high") if word not in entry]:
         raise UserError(f"{source}: {key} lacks '{missing[0]}'. Give 'low' and 'high', or a list of 'values'.")
@@ -54,21 +61,36 @@ def _check_entry(name: str, entry: Mapping[str, Any], source: str) -> None:
             "or remove 'log'."
         )
     if entry.get("integer") and not all(float(bound).is_integer() for bound in (low, high)):
-        raise UserError(f"{source}: {key} is 'integer', so 'low' and 'high' must be whole numbers.")
+        raise UserError(
+            f"{source}: {key} is 'integer', so 'low' and 'high' must be whole numbers, found {low} and {high}."
+        )
+
+
+def _kind(value: Any) -> type:
+    """bool, str or, for every number, float."""
+    return float if spaces.is_number(value) else type(value)
 
 
 def _check_setting(run: Run, name: str, source: str) -> None:
     """Refuse a setting that the run does not have or that a search must not change."""
-    root = name.partition(".")[0]
-    if any(f"{name}.".startswith(f"{fixed}.") for fixed in FIXED) or name.endswith(".class"):
+    if _fixed(name):
         raise UserError(f"{source}: 'space' cannot change '{name}'. Use a row of its own for each value.")
-    known = [setting for setting in _dotted(run.settings) if setting.partition(".")[0] in settings_used_by("training")]
-    if name in known or (root in settings_used_by("training") and has_setting(name)):
+    trained = settings_used_by("training")
+    known = [each for each in _dotted(run.settings) if each.partition(".")[0] in trained and not _fixed(each)]
+    if name in known or (name.partition(".")[0] in trained and has_setting(name)):
         return
     raise UserError(
         f"{source}: 'space' names '{name}', which is not a setting of this row; {nearest(name, known)}. To tune an "
         "argument that the row leaves to its class, give it a value in the row first."
     )
+
+
+def _fixed(name: str) -> bool:
+    """Whether a setting must not be searched: see `FIXED`; classes; and settings that training does not read."""
+    root = name.partition(".")[0]
+    if root in settings_used_by() and root not in settings_used_by("training"):
+        return True
+    return any(f"{name}.".startswith(f"{fixed}.") for fixed in FIXED) or name.endswith(".class")
 
 
 def _dotted(settings: Any, prefix: str = "") -> list[str]:
@@ -92,6 +114,11 @@ def _check_budget(search: Search, source: str) -> None:
                     f"{source}: a grid needs 'values' or 'integer: true' for every setting, and "
                     f"'space.{parameter.name}' is an interval. Add one of them, or choose another 'tuning.sampler'."
                 )
+        if search.grid_points > LARGEST_GRID:
+            raise UserError(
+                f"{source}: the grid of 'space' has {search.grid_points:,} points, and at most {LARGEST_GRID:,} are "
+                "possible. Give fewer 'values', or choose another 'tuning.sampler'."
+            )
 
 
 def _check_objective(run: Run, source: str) -> None:
@@ -117,9 +144,10 @@ def _check_objective(run: Run, source: str) -> None:
 
 
 def _check_ends(run: Run, source: str, check: Callable[[Run], None]) -> None:
-    """Check the run with the first, the middle and the last value of every free setting."""
+    """Check the run with the first, the middle and the last value of every interval, and with every value of a list."""
     free = spaces.parameters(run.search.space)
-    for place in (0.0, 0.5, 1.0):
+    places = {0.0, 0.5, 1.0, *((n + 0.5) / len(each.values) for each in free for n in range(len(each.values)))}
+    for place in sorted(places):
         values = {parameter.name: parameter.at(place) for parameter in free}
         settings = spaces.filled(run.untuned.settings, values)
         changed = {key: settings[key] for key in dict.fromkeys(name.partition(".")[0] for name in values)}
