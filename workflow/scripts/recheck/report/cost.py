@@ -243,7 +243,7 @@ def assumptions(document: Document) -> list[str]:
     if any(row["trials"] for row in rows):
         sentences.append(
             "Runs after a + are trials of the search for a row's settings. Each is assumed to take as long as a run of "
-            "the row."
+            "the row, and is one SLURM job, because nothing is embedded."
         )
     spread = [dataset["name"] for dataset in document["datasets"] if dataset["sizes"] and not dataset["sizes"]["exact"]]
     if spread:
