@@ -167,7 +167,11 @@ def test_trials_of_a_search_are_trained_too():
     assert searched["parts"]["embedding"] == pytest.approx(alone["parts"]["embedding"])
     assert searched["jobs"] == alone["jobs"] + 60
     text = markdown(document)
-    assert re.search(r"\| MS \+ within-pair +\| +40 \+ 60 \|", text) and "trials of the search" in text
+    assert (
+        re.search(r"\| MS \+ within-pair +\| +40 \+ 60 \|", text)
+        and "trials of the search" in text
+        and "is one SLURM job" in text
+    )
 
 
 def test_rows_that_do_not_fit_are_listed():

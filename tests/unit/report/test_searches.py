@@ -11,6 +11,7 @@ from recheck.report import searches, tables
 from recheck.report.figures import all_figures
 from recheck.report.inputs import Inputs
 from recheck.report.tables.table import load
+from recheck.space import nested
 from recheck.tuning.choose import choose
 from recheck.tuning.trials import FAILED, FINISHED, Trial, table
 from support.report_facts import facts
@@ -54,14 +55,16 @@ def inputs(tmp_path):
         folder = tmp_path / f"quick/emoji/{row}"
         (folder / "tuning").mkdir(parents=True)
         of_row = list(trials(row))
-        (folder / "tuning/best.json").write_text(json.dumps(choose(search(row), of_row)), encoding="utf-8")
+        best = choose(search(row), of_row)
+        (folder / "tuning/best.json").write_text(json.dumps(best), encoding="utf-8")
         (folder / "tuning/trials.csv").write_text(table(of_row, sorted(SPACES[row])), encoding="utf-8")
         files["searches"].append(folder / "tuning/best.json")
         files["trials"].append(folder / "tuning/trials.csv")
         for seed, value in ((0, 0.44), (1, 0.48)):
             path = folder / f"seed{seed}/fold0/run.json"
             path.parent.mkdir(parents=True)
-            path.write_text(json.dumps({"best": {"val_MAP@R": value}}), encoding="utf-8")
+            record = {"best": {"val_MAP@R": value}, "configuration": nested(best["values"])}
+            path.write_text(json.dumps(record), encoding="utf-8")
             files["runs"].append(path)
     return Inputs(about, files)
 
@@ -110,6 +113,15 @@ def searches_runs(inputs):
     from recheck.report.results import read_runs
 
     return read_runs(inputs.paths("runs"))
+
+
+def test_runs_with_values_that_are_no_longer_chosen_are_not_reruns(inputs):
+    """As in `<study>_so_far` after a search has got more rounds."""
+    runs = searches_runs(inputs)
+    runs[0]["configuration"] = {"loss": {"margin": 0.75}}
+    assert searches.searched(inputs.chosen, runs)["triplet"].rerun == pytest.approx(48)
+    inputs.chosen["triplet"] = {**inputs.chosen["triplet"], "values": {"loss.margin": 0.9}}
+    assert pd.isna(searches.searched(inputs.chosen, runs)["triplet"].rerun)
 
 
 def test_a_row_on_a_bound_is_named(inputs):

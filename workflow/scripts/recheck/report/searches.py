@@ -12,7 +12,7 @@ import yaml
 from recheck.errors import UserError
 from recheck.files import read_json
 from recheck.report.results import place
-from recheck.space import nested
+from recheck.space import get, nested
 
 TRIAL_COLUMNS = ("round", "trial", "state", "objective", "standard_error")
 
@@ -58,11 +58,15 @@ def read_trials(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
 
 
 def searched(chosen: Mapping[str, Mapping[str, Any]], runs: Iterable[Mapping[str, Any]]) -> dict[str, Searched]:
-    """Row → its search, from the chosen values and the records of all final runs."""
+    """Row → its search, from the chosen values and the records of all final runs.
+
+    A run with other values is left out: the search has chosen new ones, and the run has not been trained with them yet.
+    """
     reruns: dict[str, dict[int, list[float]]] = {}
     for run in runs:
-        if run["method"] in chosen and "best" in run:
-            value = run["best"].get(chosen[run["method"]]["metric"])
+        best = chosen.get(run["method"])
+        if best and "best" in run and _has(run.get("configuration", {}), best["values"]):
+            value = run["best"].get(best["metric"])
             reruns.setdefault(run["method"], {}).setdefault(run["seed"], []).append(value)
     return {
         row: Searched(
@@ -75,6 +79,10 @@ def searched(chosen: Mapping[str, Mapping[str, Any]], runs: Iterable[Mapping[str
         )
         for row, content in chosen.items()
     }
+
+
+def _has(configuration: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    return all(get(configuration, name) == value for name, value in values.items())
 
 
 def chosen_study(base: str, paths: Iterable[str | Path], blocks: Mapping[str, str]) -> str:
