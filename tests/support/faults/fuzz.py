@@ -114,7 +114,9 @@ def _watch(event: str, arguments: tuple) -> None:
     for name in names:
         if isinstance(name, (str, bytes, os.PathLike)):
             path = Path(os.path.realpath(os.fsdecode(name)))
-            if path != Path(os.devnull) and not any(path.is_relative_to(folder) for folder in _allowed):
+            # Python itself writes compiled modules, when it imports one for the first time.
+            expected = path == Path(os.devnull) or "__pycache__" in (path.name, path.parent.name)
+            if not expected and not any(path.is_relative_to(folder) for folder in _allowed):
                 _strayed.append(f"{event} {path}")
 
 
