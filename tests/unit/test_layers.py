@@ -8,6 +8,7 @@ from support.project import ROOT, SCRIPTS
 
 PACKAGE = SCRIPTS / "recheck"
 LAYERS = ("doctor", "report", "cost", "training", "evaluation", "tuning", "methods", "models", "data", "study")
+OPTUNA = {"recheck.tuning.propose", "recheck.tuning.importance"}
 SHARED = {
     "blame",
     "circumstances",
@@ -55,6 +56,18 @@ def test_the_report_uses_facts_and_never_imports_a_study():
             if isinstance(node, ast.ImportFrom):
                 names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
                 assert not any(f"{name}.".startswith(f"{study}.") for name in names for study in studies), path
+
+
+def test_only_proposals_and_importances_import_optuna():
+    importing = set()
+    for path in (*PACKAGE.rglob("*.py"), *SCRIPTS.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if {name.split(".")[0] for name in named} & {"optuna"} or set(named) & OPTUNA:
+                importing.add(path.relative_to(SCRIPTS).as_posix())
+    scripts = {"propose.py", "importance.py"}
+    assert importing == {*(f"recheck/tuning/{name}" for name in scripts), *scripts}
 
 
 def test_no_test_imports_another_test():

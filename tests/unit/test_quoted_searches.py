@@ -53,6 +53,7 @@ def searches():
 
 def test_all_trials_are_there(searches):
     assert len(searches) == 53 and all(len(search.trials) == 50 for search in searches)
+    assert {search.startup for search in searches} == {5}
     single = [search for search in searches if search.has_objectives]
     assert len(single) == 9 and sum(len(search.trials) for search in single) == 450
     assert {(s.dataset, s.row, s.batch) for s in single} == {
@@ -95,7 +96,7 @@ def search(values, best, **space):
         QuotedTrial(n, so_far, {"loss.margin": value})
         for n, (value, so_far) in enumerate(zip(values, best, strict=True))
     ]
-    return QuotedSearch("cub200", "triplet", 32, (Parameter("loss.margin", **space),), tuple(trials))
+    return QuotedSearch("cub200", "triplet", 32, 5, (Parameter("loss.margin", **space),), tuple(trials))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,7 @@ def test_our_studies_search_the_published_spaces_and_mlrc_has_the_selected_value
         ("spaces.tsv", "\t0.0001\t100\t", "\t100\t0.0001\t", "line 2: expected 'low' below 'high'"),
         ("spaces.tsv", "\ttrue\t", "\tyes\t", "'log' true or false"),
         ("spaces.tsv", "\t0.0001\t100\t", "\tx\t100\t", "line 2: 'low' must be a number, found 'x'"),
+        ("spaces.tsv", "\tfalse\t5\t", "\tfalse\t4\t", "line 4: 'startup' is 5, but 4 above in this search."),
         ("trials.tsv", "\t0.4206591913\t", "\tnan\t", "line 2: 'best_so_far' must be a number, found 'nan'"),
         (
             "trials.tsv",
@@ -156,7 +158,7 @@ def test_our_studies_search_the_published_spaces_and_mlrc_has_the_selected_value
         ),
         ("trials.tsv", "cub200\tnt_xent\t32\t0\t", "cub200\tother\t32\t0\t", "has no search cub200, other, 32"),
     ],
-    ids=["column", "reversed", "log", "text", "nan", "order", "unknown"],
+    ids=["column", "reversed", "log", "text", "startup", "nan", "order", "unknown"],
 )
 def test_a_damaged_file_is_named_with_its_line(tmp_path, file, old, new, sentence):
     for name in ("spaces.tsv", "trials.tsv"):

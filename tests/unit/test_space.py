@@ -81,7 +81,7 @@ def test_dotted_settings_are_read_filled_and_removed():
         "class": "A",
         "distance": {},
     }
-    assert space.nested({"loss.margin": 1, "loss.scale": 2}) == {"loss": {"margin": 1, "scale": 2}}
+    assert space.filled({}, {"loss.margin": 1, "loss.scale": 2}) == {"loss": {"margin": 1, "scale": 2}}
 
 
 def test_filled_settings_do_not_depend_on_the_order_of_keys():

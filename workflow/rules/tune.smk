@@ -1,10 +1,12 @@
-# propose (one job per round) → trial (one job per trial and fold) → choose, for rows with a `space`; chosen: the values of
-# all rows. The rounds are known when the workflow is planned; each round's file holds all finished trials of the rounds before it.
+# propose (one job per round) → trial (one job per trial and fold) → choose, for rows with a `space`; importance: of several
+# free settings; chosen: the values of all rows. The rounds are known when the workflow is planned; each round's file holds all
+# finished trials of the rounds before it. Only propose and importance import Optuna.
 
 
 localrules:
     propose,
     choose,
+    importance,
     chosen,
 
 
@@ -67,7 +69,7 @@ rule choose:
     benchmark:
         f"<logs>/{SEARCH}/choose.tsv"
     conda:
-        "../../envs/tune.yaml"
+        "../../envs/report.yaml"
     threads: 1
     resources:
         mem_mb=1000,
@@ -78,6 +80,33 @@ rule choose:
         "Choosing the best trial of {wildcards.method} on {wildcards.dataset}"
     script:
         "../scripts/choose.py"
+
+
+rule importance:
+    input:
+        unpack(
+            lambda wildcards: grid.round_files(
+                run_of(wildcards), wildcards, run_of(wildcards).search.last_round
+            )
+        ),
+    output:
+        f"<results>/{SEARCH}/importance.json",
+    log:
+        f"<logs>/{SEARCH}/importance.log",
+    benchmark:
+        f"<logs>/{SEARCH}/importance.tsv"
+    conda:
+        "../../envs/tune.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        search=lambda wildcards: run_of(wildcards).search.settings,
+    message:
+        "Measuring the importance of the settings of {wildcards.method} on {wildcards.dataset}"
+    script:
+        "../scripts/importance.py"
 
 
 rule chosen:
@@ -101,7 +130,7 @@ rule chosen:
         runtime=10,
     params:
         base=lambda wildcards: shown_study(wildcards.study).path.stem,
-        blocks=lambda wildcards: dict(shown_study(wildcards.study).hyperparameters),
+        blocks=lambda wildcards: dict(shown_study(wildcards.study).blocks),
     message:
         "Writing the chosen values of {wildcards.study}"
     script:

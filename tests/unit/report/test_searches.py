@@ -12,9 +12,13 @@ from recheck.report.figures import all_figures
 from recheck.report.inputs import Inputs
 from recheck.report.tables.table import load
 from recheck.space import nested
+from recheck.study.compose import Files
+from recheck.study.model import load_study
 from recheck.tuning.choose import choose
+from recheck.tuning.importance import importance
 from recheck.tuning.trials import FAILED, FINISHED, Trial, table
 from support.report_facts import facts
+from support.studies import FILES, own_study
 
 LABELS = {"pretrained": "Pretrained", "triplet": "Triplet", "arcface": "ArcFace"}
 SPACES = {
@@ -50,7 +54,7 @@ def inputs(tmp_path):
     for row in about["rows"]:
         if row["name"] in SPACES:
             row["search"] = search(row["name"])
-    files = {"searches": [], "trials": [], "runs": []}
+    files = {"searches": [], "trials": [], "importances": [], "runs": []}
     for row in SPACES:
         folder = tmp_path / f"quick/emoji/{row}"
         (folder / "tuning").mkdir(parents=True)
@@ -58,6 +62,9 @@ def inputs(tmp_path):
         best = choose(search(row), of_row)
         (folder / "tuning/best.json").write_text(json.dumps(best), encoding="utf-8")
         (folder / "tuning/trials.csv").write_text(table(of_row, sorted(SPACES[row])), encoding="utf-8")
+        shares = {"importance": importance(search(row), of_row)}
+        (folder / "tuning/importance.json").write_text(json.dumps(shares), encoding="utf-8")
+        files["importances"].append(folder / "tuning/importance.json")
         files["searches"].append(folder / "tuning/best.json")
         files["trials"].append(folder / "tuning/trials.csv")
         for seed, value in ((0, 0.44), (1, 0.48)):
@@ -130,8 +137,13 @@ def test_a_row_on_a_bound_is_named(inputs):
     assert found["triplet"].on_bound == ("loss.margin",) and pd.isna(found["triplet"].rerun)
 
 
+def test_only_searches_with_several_settings_have_importances(inputs):
+    assert set(inputs.importances) == {"arcface"}
+    assert sum(inputs.importances["arcface"].values()) == pytest.approx(1, abs=1e-5)
+
+
 def test_chosen_values_are_a_study(inputs):
-    text = searches.chosen_study("quick", inputs.paths("searches"), {"emoji": "cub200"})
+    text = searches.chosen_study("quick", inputs.paths("searches"), {"emoji": {"block": "cub200", "new": None}})
     assert yaml.safe_load(text) == {
         "base": "quick",
         "tuning": None,
@@ -142,6 +154,40 @@ def test_chosen_values_are_a_study(inputs):
     }
 
 
+SHARED = """
+base: mlrc
+title: Three datasets with the hyper-parameters of CUB
+keep: [triplet, ms]
+seeds: [0]
+tuning: {sampler: tpe, rounds: 1, trials: 2}
+datasets:
+  cub200:
+  cars196: {hyperparameters_of: cub200}
+  emoji: {hyperparameters_of: cub200}
+methods:
+  triplet: {space: {loss.margin: {low: 0, high: 1}}}
+"""
+
+
+def test_datasets_that_share_hyperparameters_keep_their_own_chosen_values(tmp_path):
+    """All other settings of the pasted study stay those of the block that the datasets shared."""
+    study = own_study(tmp_path, SHARED)
+    margins, paths = {"cub200": 0.2, "cars196": 0.3, "emoji": 0.4}, []
+    for dataset, margin in margins.items():
+        paths.append(tmp_path / f"mine/{dataset}/triplet/tuning/best.json")
+        paths[-1].parent.mkdir(parents=True)
+        paths[-1].write_text(json.dumps({"values": {"loss.margin": margin}}), encoding="utf-8")
+    text = searches.chosen_study("mine", paths, study.blocks)
+    path = tmp_path / "pasted.yaml"
+    path.write_text(text, encoding="utf-8")
+    pasted = load_study("pasted", Files({**FILES.studies, "mine": study.path, "pasted": path}, FILES.methods))
+    for dataset, margin in margins.items():
+        values = {row: pasted.run(dataset, row).settings for row in ("triplet", "ms")}
+        assert values["triplet"]["loss"] == {**study.run(dataset, "triplet").settings["loss"], "margin": margin}
+        assert values["ms"]["loss"] == study.run("cub200", "ms").settings["loss"]
+    assert "cars196_tuned" in text, "the row has a block for cars196 already, with other values"
+
+
 def test_damaged_files_end_in_one_sentence(tmp_path):
     folder = tmp_path / "quick/emoji/triplet/tuning"
     folder.mkdir(parents=True)
@@ -149,5 +195,8 @@ def test_damaged_files_end_in_one_sentence(tmp_path):
     (folder / "trials.csv").write_text("trial\n0\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"best\.json has no 'values'\. Delete it"):
         searches.read_chosen([folder / "best.json"])
+    (folder / "importance.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=r"importance\.json has no 'importance'\. Delete it"):
+        searches.read_importances([folder / "importance.json"])
     with pytest.raises(UserError, match=r"trials\.csv lacks the column 'round'\. Delete it"):
         searches.read_trials([folder / "trials.csv"])

@@ -7,6 +7,7 @@ import pytest
 
 from recheck.errors import UserError
 from recheck.tuning.choose import choose
+from recheck.tuning.importance import importance
 from recheck.tuning.trials import completed, finished_trials, round_file, table
 
 SEARCH = {
@@ -59,7 +60,9 @@ def test_the_best_trial_is_the_highest_mean_and_the_first_of_equals(written):
     assert best["trial"] == 0 and best["values"] == PROPOSED[0]
     assert best["on_bound"] == ["loss.margin", "loss.scale"]
     assert (best["trials"], best["failed"]) == (4, 1)
-    assert sum(best["importance"].values()) == pytest.approx(1, abs=1e-5)
+    shares = importance(SEARCH, trials)
+    assert set(shares) == set(SEARCH["space"]) and sum(shares.values()) == pytest.approx(1, abs=1e-5)
+    assert importance(SEARCH, trials) == shares
     assert choose(SEARCH, trials) == best
     rows = list(csv.DictReader(table(trials, sorted(SEARCH["space"])).splitlines()))
     assert [row["state"] for row in rows] == ["finished", "finished", "failed", "finished"]
@@ -69,8 +72,8 @@ def test_the_best_trial_is_the_highest_mean_and_the_first_of_equals(written):
 def test_one_setting_has_no_importance(written):
     path, records = written({0: [0.1], 1: [0.3]})
     trials = finished_trials(path, records, "val_MAP@R")
-    best = choose({**SEARCH, "space": {"loss.margin": SEARCH["space"]["loss.margin"]}}, trials)
-    assert best["importance"] is None and best["standard_error"] is None
+    search = {**SEARCH, "space": {"loss.margin": SEARCH["space"]["loss.margin"]}}
+    assert importance(search, trials) is None and choose(search, trials)["standard_error"] is None
 
 
 def test_a_search_in_which_everything_failed_ends_in_one_sentence(written):

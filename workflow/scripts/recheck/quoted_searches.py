@@ -14,7 +14,7 @@ from recheck.space import Parameter
 
 SPACES, TRIALS = "spaces.tsv", "trials.tsv"
 KEY = ("dataset", "row", "batch")
-ABOUT_SPACE = (*KEY, "setting", "low", "high", "log", "published_name")
+ABOUT_SPACE = (*KEY, "setting", "low", "high", "log", "startup", "published_name")
 ABOUT_TRIAL = (*KEY, "trial", "best_so_far", "objective", "error_bar")
 # A search has come close to its best from this difference of the objective on: half a percentage point.
 CLOSE = 0.005
@@ -35,11 +35,15 @@ class QuotedTrial:
 
 @dataclass(frozen=True)
 class QuotedSearch:
-    """A published search. Objectives are fractions, and trials are in the order in which they were made."""
+    """A published search. Objectives are fractions, and trials are in the order in which they were made.
+
+    No result has influenced the first ``startup`` trials.
+    """
 
     dataset: str
     row: str
     batch: int
+    startup: int
     space: tuple[Parameter, ...]
     trials: tuple[QuotedTrial, ...]
 
@@ -109,6 +113,7 @@ def files(folder: str | Path) -> list[str]:
 def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
     """All searches of a folder with the files ``spaces.tsv`` and ``trials.tsv``, in the order of the first file."""
     spaces: dict[tuple[str, str, int], list[Parameter]] = {}
+    startups: dict[tuple[str, str, int], int] = {}
     for where, line in _lines(Path(folder, SPACES), ABOUT_SPACE):
         low, high = _number(line, "low", where), _number(line, "high", where)
         if low >= high or line["log"] not in ("true", "false"):
@@ -116,6 +121,9 @@ def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
                 f"{where}: expected 'low' below 'high' and 'log' true or false, found {low}, {high} and "
                 f"'{line['log']}'."
             )
+        startup = int(_number(line, "startup", where))
+        if startups.setdefault(_key(line, where), startup) != startup:
+            raise UserError(f"{where}: 'startup' is {startup}, but {startups[_key(line, where)]} above in this search.")
         spaces.setdefault(_key(line, where), []).append(
             Parameter(line["setting"], low, high, log=line["log"] == "true")
         )
@@ -138,7 +146,7 @@ def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
     for key, found in trials.items():
         if not found:
             raise UserError(f"{Path(folder, TRIALS)} has no trial of the search {', '.join(map(str, key))}.")
-    return tuple(QuotedSearch(*key, tuple(spaces[key]), tuple(trials[key])) for key in spaces)
+    return tuple(QuotedSearch(*key, startups[key], tuple(spaces[key]), tuple(trials[key])) for key in spaces)
 
 
 def _lines(path: Path, columns: Sequence[str]) -> Iterable[tuple[str, dict[str, str]]]:

@@ -123,8 +123,3 @@ def without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
         elif not rest:
             changed.pop(key, None)
     return changed
-
-
-def nested(values: Values) -> dict[str, Any]:
-    """Dotted settings as nested mappings, as a study writes them."""
-    return filled({}, values)

@@ -37,8 +37,8 @@ class Shown:
 class Inputs:
     """The facts and the contents of the files; each file is read on first use.
 
-    ``files`` maps kinds (evaluations, histories, runs, embeddings, searches, trials, quoted_searches, index, split,
-    pack, failures) to paths. A figure needs only some of them.
+    ``files`` maps kinds (evaluations, histories, runs, embeddings, searches, trials, importances,
+    quoted_searches, index, split, pack, failures) to paths. A figure needs only some of them.
     """
 
     def __init__(self, facts: Mapping[str, Any], files: Mapping[str, Sequence[str | Path]]):
@@ -118,6 +118,11 @@ class Inputs:
     def trials(self) -> dict[str, pd.DataFrame]:
         """The trials of each tuned row."""
         return searches.read_trials(self.paths("trials"))
+
+    @cached_property
+    def importances(self) -> dict[str, dict[str, float]]:
+        """The importance of each free setting, for the tuned rows whose trials can tell."""
+        return searches.read_importances(self.paths("importances"))
 
     @cached_property
     def histories(self) -> pd.DataFrame:

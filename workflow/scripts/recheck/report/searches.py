@@ -12,7 +12,7 @@ import yaml
 from recheck.errors import UserError
 from recheck.files import read_json
 from recheck.report.results import place
-from recheck.space import get, nested
+from recheck.space import filled, get
 
 TRIAL_COLUMNS = ("round", "trial", "state", "objective", "standard_error")
 
@@ -34,13 +34,20 @@ class Searched:
 
 def read_chosen(paths: Iterable[str | Path]) -> dict[str, dict[str, Any]]:
     """Row → content of its best.json."""
-    chosen = {}
-    for path in paths:
-        content = read_json(path)
-        if not isinstance(content, dict) or "values" not in content:
-            raise UserError(f"{path} has no 'values'. Delete it and run again to rebuild it.")
-        chosen[place(path).method] = content
-    return chosen
+    return {place(path).method: _content(path, "values") for path in paths}
+
+
+def read_importances(paths: Iterable[str | Path]) -> dict[str, dict[str, float]]:
+    """Row → share of each free setting, without the rows whose trials cannot tell."""
+    shares = {place(path).method: _content(path, "importance")["importance"] for path in paths}
+    return {row: of_row for row, of_row in shares.items() if of_row}
+
+
+def _content(path: str | Path, key: str) -> dict[str, Any]:
+    content = read_json(path)
+    if not isinstance(content, dict) or key not in content:
+        raise UserError(f"{path} has no '{key}'. Delete it and run again to rebuild it.")
+    return content
 
 
 def read_trials(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
@@ -85,16 +92,26 @@ def _has(configuration: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return all(get(configuration, name) == value for name, value in values.items())
 
 
-def chosen_study(base: str, paths: Iterable[str | Path], blocks: Mapping[str, str]) -> str:
+def chosen_study(base: str, paths: Iterable[str | Path], blocks: Mapping[str, Mapping[str, Any]]) -> str:
     """The YAML of a study with the chosen values of another study, and without its searches.
 
-    ``blocks`` maps each dataset to the block of a row that has the row's hyper-parameters for it.
+    ``blocks`` maps each dataset to the name of the rows' block for it and, if the block is new, to what it starts from.
     """
     rows: dict[str, dict[str, Any]] = {}
+    for about in blocks.values():
+        for row, content in (about["new"] or {}).items():
+            rows.setdefault(row, {})[about["block"]] = content
     for path in paths:
         where, content = place(path), read_chosen([path])
-        rows.setdefault(where.method, {})[blocks[where.dataset]] = nested(content[where.method]["values"])
-    methods = {row: {"datasets": datasets} for row, datasets in rows.items()}
+        block, of_row = blocks[where.dataset]["block"], rows.setdefault(where.method, {})
+        of_row[block] = filled(of_row.get(block, {}), content[where.method]["values"])
+    study: dict[str, Any] = {}
+    if any(about["new"] is not None for about in blocks.values()):
+        study["datasets"] = {
+            dataset: None if about["new"] is None else {"hyperparameters_of": about["block"]}
+            for dataset, about in blocks.items()
+        }
+    study["methods"] = {row: {"datasets": datasets} for row, datasets in rows.items()}
     about = f"# The values that the searches of study '{base}' chose. With an empty 'tuning', rows train with them."
-    text = yaml.safe_dump({"methods": methods}, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+    text = yaml.safe_dump(study, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
     return f"{about}\nbase: {base}\ntuning:\n{text}"

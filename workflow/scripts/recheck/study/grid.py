@@ -107,9 +107,10 @@ def round_files(run: Run, place: Any, number: int) -> dict[str, Any]:
     }
 
 
-def searches(study: Study, dataset: str, file: str) -> list[str]:
-    """The path of ``file`` for the search of every tuned row."""
-    names = [row for row in study.rows if study.run(dataset, row).search]
+def searches(study: Study, dataset: str, file: str, settings: int = 1) -> list[str]:
+    """The path of ``file`` for the search of every row with at least this many free settings."""
+    found = {row: study.run(dataset, row).search for row in study.rows}
+    names = [row for row, search in found.items() if search and len(search.space) >= settings]
     return [f"{TUNING.format(study=study.name, dataset=dataset, row=row)}/{file}" for row in names]
 
 
@@ -122,6 +123,7 @@ def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, 
         "embeddings": lambda: run_files(study, dataset, FIRST_SEED_ONLY),
         "searches": lambda: searches(study, dataset, "best.json"),
         "trials": lambda: searches(study, dataset, "trials.csv"),
+        "importances": lambda: searches(study, dataset, "importance.json", settings=2),
         "index": lambda: [f"<resources>/datasets/{dataset}/images.csv"],
         "split": lambda: [f"<results>/{study.name}/{dataset}/split.json"],
         "pack": lambda: [f"{_first_pack(study, dataset)}/{name}" for name in ("pack.json", "shapes.npy", "pixels.bin")],

@@ -162,8 +162,8 @@ class Study:
     runs: Mapping[str, Mapping[str, Run]] = field(repr=False)
     protocols: Mapping[str, Mapping[str, Any]] = field(repr=False)
     classes: Mapping[str, Mapping[str, int] | None] = field(repr=False)
-    # dataset → the dataset whose hyper-parameters its rows use
-    hyperparameters: Mapping[str, str] = field(repr=False, default_factory=dict)
+    # dataset → where the values that searches choose for it belong (see _blocks)
+    blocks: Mapping[str, Mapping[str, Any]] = field(repr=False, default_factory=dict)
     sweep: Mapping[str, Any] | None = field(default=None, repr=False)
     published: str | None = None
     baseline: str | None = None
@@ -250,9 +250,7 @@ def load_study(
         },
         protocols={dataset: _resolve(composed, dataset, {}) for dataset in composed["datasets"]},
         classes={dataset: canonical(settings.get("classes")) for dataset, settings in composed["datasets"].items()},
-        hyperparameters={
-            dataset: settings.get("hyperparameters_of", dataset) for dataset, settings in composed["datasets"].items()
-        },
+        blocks=_blocks(composed),
         sweep=composed.get("sweep"),
         published=composed.get("published"),
         baseline=composed.get("baseline"),
@@ -295,6 +293,24 @@ def _resolve(
         if batch is not None:
             resolved["sampler"] = {"batch": batch, **resolved["sampler"]}
     return resolved
+
+
+def _blocks(composed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Dataset → the name of the rows' block for the values tuned for it, and what a new block starts from, by row.
+
+    Datasets that share the block of another dataset (`hyperparameters_of`) each need a new block. Others need none.
+    """
+    sources = {dataset: about.get("hyperparameters_of", dataset) for dataset, about in composed["datasets"].items()}
+    rows = {row: spec["datasets"] for row, spec in composed["methods"].items() if "datasets" in spec}
+    taken = {block for blocks in rows.values() for block in blocks}
+    found = {}
+    for dataset, source in sources.items():
+        if source == dataset or list(sources.values()).count(source) == 1:
+            found[dataset] = {"block": source, "new": None}
+            continue
+        start = {row: {k: v for k, v in blocks[source].items() if k != "space"} for row, blocks in rows.items()}
+        found[dataset] = {"block": f"{dataset}_tuned" if dataset in taken else dataset, "new": start}
+    return canonical(found)
 
 
 def _chosen(study: Study, names: Sequence[str]) -> list[str]:

@@ -95,6 +95,7 @@ def searched(study: Study, dataset: str, documents: list[Document]) -> list[dict
             "batch": search.batch,
             "same_batch": search.batch == document["batch"],
             "settings": len(search.space),
+            "startup": search.startup,
         }
         for document in documents
         for search in document.get("searches", ())

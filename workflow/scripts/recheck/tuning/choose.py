@@ -1,4 +1,4 @@
-"""The end of a search: the best trial, which of its values lie on a bound, and how much each setting mattered."""
+"""The end of a search: the best trial, and which of its values lie on a bound."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,21 +27,4 @@ def choose(search: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, Any]
         "on_bound": [each.name for each in free if each.on_bound(chosen.values[each.name])],
         "trials": len(trials),
         "failed": sum(trial.objective is None for trial in trials),
-        "importance": importance(search, trials),
     }
-
-
-def importance(search: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, float] | None:
-    """The share of each setting in the variance of the objective, by fANOVA; None if the trials cannot tell."""
-    free = parameters(search["space"])
-    finished = [trial for trial in trials if trial.objective is not None]
-    if len(free) < 2 or len(finished) < 2 or len({trial.objective for trial in finished}) < 2:
-        return None
-    import optuna
-
-    from recheck.tuning.propose import optuna_study
-
-    shares = optuna.importance.get_param_importances(
-        optuna_study(free, finished), evaluator=optuna.importance.FanovaImportanceEvaluator(seed=search["seed"])
-    )
-    return {parameter.name: float(f"{shares.get(parameter.name, 0.0):.6g}") for parameter in free}

@@ -30,7 +30,8 @@ class Figure:
     """One figure of a dataset. ``name`` is part of its path; ``title`` and the description appear on the page.
 
     ``caption`` explains how to read the figure (``{dataset}`` is filled in), ``place`` sets its position on the page,
-    and ``needs`` lists kinds of files: evaluations, histories, runs, embeddings, searches, trials, index, split, pack.
+    and ``needs`` lists kinds of files: evaluations, histories, runs, embeddings, searches, trials, importances,
+    index, split, pack.
     """
 
     name: str

@@ -12,8 +12,7 @@ from recheck.report.quoted import batch_label, of_dataset, other_batches, study_
 from recheck.report.style import BLUE, GREY, INK, STRIPE, VERMILLION, legend_line, note, panels, save, styled
 
 if TYPE_CHECKING:
-    from recheck.quoted_searches import QuotedSearch
-    from recheck.report.types import Axes, DataFrame, Drawing, Inputs
+    from recheck.report.types import Axes, Drawing, Inputs
 
 PANELS_PER_ROW = 5
 OURS = {"color": BLUE, "lw": 1.6, "ls": (0, (6, 1.5, 1.5, 1.5))}
@@ -22,45 +21,6 @@ OTHER_BATCH = {"color": VERMILLION, "lw": 1.4, "ls": (0, (4, 1.5))}
 NEEDED = {"marker": "o", "ls": "", "ms": 6, "mew": 1.4}
 # Percentage points below the lowest best at which the axis ends: the first trials of some searches are far below.
 DEPTH = 5
-
-
-def draw(
-    quoted: Mapping[str, Sequence[QuotedSearch]],
-    trials: Mapping[str, DataFrame],
-    facts: Facts,
-    *,
-    labels: Mapping[str, str],
-    png: str | Path,
-    svg: str | Path,
-) -> Drawing:
-    """One panel per row: the best objective after each number of trials."""
-    if not quoted:
-        return note("No searches of these rows were published.", png, svg)
-    own = study_batch(facts)
-    lowest = min(100 * search.best for searches in quoted.values() for search in searches)
-    with styled() as plt:
-        figure, axes = panels(plt, len(quoted), PANELS_PER_ROW, 2.0, 0.6)
-        for axis, (row, searches) in zip(axes, quoted.items(), strict=True):
-            for search in searches:
-                _curve(axis, search.best_so_far, search.needed, SAME_BATCH if search.batch == own else OTHER_BATCH)
-            ours = trials[row].sort_values("trial")["objective"].cummax().ffill() if row in trials else None
-            if ours is not None and ours.notna().any():
-                axis.plot(range(1, len(ours) + 1), 100 * ours, drawstyle="steps-post", **OURS)
-                lowest = min(lowest, 100 * ours.max())
-            axis.axvspan(0.5, 5.5, color=STRIPE, lw=0, zorder=0)
-            axis.set(title=labels[row], xlabel="trials", xticks=[1, 10, 20, 30, 40, 50], xlim=(0.5, None))
-            if axis.get_subplotspec().is_first_col():
-                axis.set_ylabel("best validation\nMAP@R so far (%)")
-        axes[0].set_ylim(lowest - DEPTH, None)
-        shown = [batch for batch in (own, *other_batches(facts)) if batch]
-        handles = [
-            legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
-            for batch in shown
-        ]
-        handles += [legend_line(label="ours", **OURS)] if any(row in trials for row in quoted) else []
-        handles.append(legend_line(color=GREY, label=f"within {100 * CLOSE:g} points of its best", **NEEDED))
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        return save(figure, png, svg)
 
 
 def _curve(axis: Axes, best: Sequence[float], needed: int, look: Mapping[str, object]) -> None:
@@ -74,8 +34,8 @@ class BestSoFar(Figure):
     caption = (
         "The searches for hyper-parameters that were published for {dataset}: the highest validation MAP@R (mean over "
         "four folds) among the trials so far. The dot is the first trial within {close:g} points of the search's own "
-        "best. Shaded: the first five trials, which no result has influenced. The axis "
-        "starts {depth:g} points below the lowest final value, so the lower part of some curves is not shown."
+        "best. Shaded: the first {startup} published trials, which no result has influenced. The axis starts "
+        "{depth:g} points below the lowest final value, so the lower part of some curves is not shown."
     )
     needs = ("quoted_searches", "trials")
 
@@ -83,8 +43,9 @@ class BestSoFar(Figure):
         return bool(facts["quoted_searches"])
 
     def describe(self, facts: Facts) -> str:
-        caption = self.caption.format(dataset=facts["dataset_title"], close=100 * CLOSE, depth=DEPTH)
-        return " ".join([caption, *self.sentences(facts)])
+        startup = " or ".join(map(str, sorted({about["startup"] for about in facts["quoted_searches"]})))
+        numbers = {"close": 100 * CLOSE, "depth": DEPTH, "startup": startup}
+        return " ".join([self.caption.format(dataset=facts["dataset_title"], **numbers), *self.sentences(facts)])
 
     def sentences(self, facts: Facts) -> Iterable[str]:
         own, others = study_batch(facts), other_batches(facts)
@@ -100,4 +61,34 @@ class BestSoFar(Figure):
             yield "The dash-dotted line is our search, where it has ended."
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        return draw(of_dataset(inputs), inputs.trials, inputs.facts, labels=inputs.labels, png=png, svg=svg)
+        """One panel per row: the best objective after each number of trials."""
+        quoted, trials, facts = of_dataset(inputs), inputs.trials, inputs.facts
+        if not quoted:
+            return note("No searches of these rows were published.", png, svg)
+        own = study_batch(facts)
+        lowest = min(100 * search.best for searches in quoted.values() for search in searches)
+        counts = map(len, [*(search.trials for searches in quoted.values() for search in searches), *trials.values()])
+        ticks = [1, *range(10, max(counts) + 1, 10)]
+        with styled() as plt:
+            figure, axes = panels(plt, len(quoted), PANELS_PER_ROW, 2.0, 0.6)
+            for axis, (row, searches) in zip(axes, quoted.items(), strict=True):
+                for search in searches:
+                    _curve(axis, search.best_so_far, search.needed, SAME_BATCH if search.batch == own else OTHER_BATCH)
+                ours = trials[row].sort_values("trial")["objective"].cummax().ffill() if row in trials else None
+                if ours is not None and ours.notna().any():
+                    axis.plot(range(1, len(ours) + 1), 100 * ours, drawstyle="steps-post", **OURS)
+                    lowest = min(lowest, 100 * ours.max())
+                axis.axvspan(0.5, searches[0].startup + 0.5, color=STRIPE, lw=0, zorder=0)
+                axis.set(title=inputs.labels[row], xlabel="trials", xticks=ticks, xlim=(0.5, None))
+                if axis.get_subplotspec().is_first_col():
+                    axis.set_ylabel("best validation\nMAP@R so far (%)")
+            axes[0].set_ylim(lowest - DEPTH, None)
+            shown = [batch for batch in (own, *other_batches(facts)) if batch]
+            handles = [
+                legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
+                for batch in shown
+            ]
+            handles += [legend_line(label="ours", **OURS)] if any(row in trials for row in quoted) else []
+            handles.append(legend_line(color=GREY, label=f"within {100 * CLOSE:g} points of its best", **NEEDED))
+            figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            return save(figure, png, svg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,63 +12,13 @@ from recheck.report.quoted import batch_label, of_dataset, other_batches, study_
 from recheck.report.style import BLUE, GREY, INK, VERMILLION, WIDTH, legend_line, note, save, striped, styled
 
 if TYPE_CHECKING:
-    from recheck.quoted_searches import QuotedSearch
-    from recheck.report.types import DataFrame, Drawing, Inputs
+    from recheck.report.types import Drawing, Inputs
 
 SAME_BATCH = {"color": INK, "marker": "o", "ls": "", "ms": 6.5}
 OTHER_BATCH = {"color": VERMILLION, "marker": "s", "ls": "", "ms": 10, "mfc": "white", "mew": 1.6}
 OURS = {"color": BLUE, "marker": "D", "ls": "", "ms": 6.5}
 ELSEWHERE = {"color": GREY, "marker": "x", "ls": "", "ms": 5, "mew": 1.2}
 MEDIAN = {"color": INK, "marker": "|", "ls": "", "ms": 17, "mew": 2.2}
-
-
-def draw(
-    quoted: Mapping[str, Sequence[QuotedSearch]],
-    every: Sequence[QuotedSearch],
-    trials: Mapping[str, DataFrame],
-    facts: Facts,
-    *,
-    labels: Mapping[str, str],
-    png: str | Path,
-    svg: str | Path,
-) -> Drawing:
-    """One line per row, from the fewest trials to the most; ``every`` has the searches of all datasets."""
-    if not quoted:
-        return note("No searches of these rows were published.", png, svg)
-    medians = median_needed(every)
-    names = {row: searches[0].row for row, searches in quoted.items()}
-    order = sorted(quoted, key=lambda row: list(medians).index(names[row]))
-    own, any_of_ours = study_batch(facts), False
-    most = max(len(search.trials) for search in every)
-    with styled() as plt:
-        figure, axis = plt.subplots(figsize=(WIDTH, 0.34 * len(order) + 1.5), layout="constrained")
-        for place, row in enumerate(order):
-            here = {search.batch: search.needed for search in quoted[row]}
-            elsewhere = [
-                search.needed for search in every if search.row == names[row] and search.dataset != facts["dataset"]
-            ]
-            axis.plot(elsewhere, [place] * len(elsewhere), zorder=2, **ELSEWHERE)
-            axis.plot(medians[names[row]], place, zorder=3, **MEDIAN)
-            for batch, count in here.items():
-                axis.plot(count, place, zorder=4 + (batch == own), **(SAME_BATCH if batch == own else OTHER_BATCH))
-            finished = trials[row].sort_values("trial")["objective"].cummax() if row in trials else None
-            if finished is not None and finished.notna().any():
-                axis.plot(needed(list(finished.fillna(-1))), place, zorder=6, **OURS)
-                any_of_ours = True
-        striped(axis, len(order))
-        axis.set_yticks(range(len(order)), [labels[row] for row in order])
-        axis.set(xlim=(0, most + 1), xlabel=f"trials until within {100 * CLOSE:g} points of the search's own best")
-        axis.set_xticks([1, *range(5, most + 1, 5)])
-        batches = [batch for batch in (own, *other_batches(facts)) if batch]
-        handles = [
-            legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
-            for batch in batches
-        ]
-        handles += [legend_line(label="ours", **OURS)] if any_of_ours else []
-        handles += [legend_line(label="published, another dataset", **ELSEWHERE)]
-        handles += [legend_line(label="median of all published", **MEDIAN)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        return save(figure, png, svg)
 
 
 class Effort(Figure):
@@ -97,5 +47,41 @@ class Effort(Figure):
             yield "Diamonds are our searches, where they have ended."
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        shown = {"labels": inputs.labels, "png": png, "svg": svg}
-        return draw(of_dataset(inputs), inputs.quoted_searches, inputs.trials, inputs.facts, **shown)
+        """One line per row, from the fewest trials to the most."""
+        quoted, every, trials, facts = of_dataset(inputs), inputs.quoted_searches, inputs.trials, inputs.facts
+        if not quoted:
+            return note("No searches of these rows were published.", png, svg)
+        medians = median_needed(every)
+        names = {row: searches[0].row for row, searches in quoted.items()}
+        order = sorted(quoted, key=lambda row: list(medians).index(names[row]))
+        own, any_of_ours = study_batch(facts), False
+        most = max(map(len, [*(search.trials for search in every), *trials.values()]))
+        with styled() as plt:
+            figure, axis = plt.subplots(figsize=(WIDTH, 0.34 * len(order) + 1.5), layout="constrained")
+            for place, row in enumerate(order):
+                here = {search.batch: search.needed for search in quoted[row]}
+                elsewhere = [
+                    search.needed for search in every if search.row == names[row] and search.dataset != facts["dataset"]
+                ]
+                axis.plot(elsewhere, [place] * len(elsewhere), zorder=2, **ELSEWHERE)
+                axis.plot(medians[names[row]], place, zorder=3, **MEDIAN)
+                for batch, count in here.items():
+                    axis.plot(count, place, zorder=4 + (batch == own), **(SAME_BATCH if batch == own else OTHER_BATCH))
+                finished = trials[row].sort_values("trial")["objective"].cummax() if row in trials else None
+                if finished is not None and finished.notna().any():
+                    axis.plot(needed(list(finished.fillna(-1))), place, zorder=6, **OURS)
+                    any_of_ours = True
+            striped(axis, len(order))
+            axis.set_yticks(range(len(order)), [inputs.labels[row] for row in order])
+            axis.set(xlim=(0, most + 1), xlabel=f"trials until within {100 * CLOSE:g} points of the search's own best")
+            axis.set_xticks([1, *range(5, most + 1, 5)])
+            batches = [batch for batch in (own, *other_batches(facts)) if batch]
+            handles = [
+                legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
+                for batch in batches
+            ]
+            handles += [legend_line(label="ours", **OURS)] if any_of_ours else []
+            handles += [legend_line(label="published, another dataset", **ELSEWHERE)]
+            handles += [legend_line(label="median of all published", **MEDIAN)]
+            figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            return save(figure, png, svg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,44 +25,6 @@ SELECTED = {"color": VERMILLION, "marker": "D", "ls": "", "ms": 7, "mec": "white
 def shown(facts: Facts) -> list[Mapping[str, object]]:
     """The published searches with one setting: only they have the objective of every trial."""
     return [about for about in facts["quoted_searches"] if about["settings"] == 1]
-
-
-def draw(
-    quoted: Mapping[str, Sequence[QuotedSearch]],
-    trials: Mapping[str, DataFrame],
-    facts: Facts,
-    *,
-    labels: Mapping[str, str],
-    png: str | Path,
-    svg: str | Path,
-) -> Drawing:
-    """One panel per published search with one setting."""
-    drawn = [(row, search) for row, searches in quoted.items() for search in searches if search.has_objectives]
-    if not drawn:
-        return note("No searches with one setting were published.", png, svg)
-    own, any_of_ours = study_batch(facts), False
-    with styled() as plt:
-        figure, axes = panels(plt, len(drawn), PANELS_PER_ROW, 2.9, 0.5, shared="")
-        for axis, (row, search) in zip(axes, drawn, strict=True):
-            (parameter,) = search.space
-            _scale(axis, parameter.log)
-            if row in trials and search.batch == own and parameter.name in trials[row]:
-                any_of_ours |= _ours(axis, trials[row], parameter.name)
-            _published(axis, search, parameter.name)
-            for bound in parameter.ends:
-                axis.axvline(bound, color=GREY, ls=":", lw=1.2, zorder=1)
-            title = f"{labels[row]}, batches of {search.batch}" if other_batches(facts) else labels[row]
-            axis.set(title=title, xlabel=parameter.name)
-            if axis.get_subplotspec().is_first_col():
-                axis.set_ylabel("validation MAP@R (%)")
-        handles = [
-            legend_line(label="published trial, ± 2 standard errors over folds", **PUBLISHED),
-            legend_line(label="published, selected", **SELECTED),
-            *([legend_line(label="our trial, ± 2 standard errors over folds", **OURS)] if any_of_ours else []),
-            legend_line(color=GREY, ls=":", lw=1.2, label="published bound"),
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        return save(figure, png, svg)
 
 
 def _scale(axis: Axes, log: bool) -> None:
@@ -108,4 +70,33 @@ class OneSetting(Figure):
             yield "Squares are our trials, where our search has ended."
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        return draw(of_dataset(inputs), inputs.trials, inputs.facts, labels=inputs.labels, png=png, svg=svg)
+        """One panel per published search with one setting."""
+        quoted, trials, facts = of_dataset(inputs), inputs.trials, inputs.facts
+        drawn = [(row, search) for row, searches in quoted.items() for search in searches if search.has_objectives]
+        if not drawn:
+            return note("No searches with one setting were published.", png, svg)
+        own, any_of_ours = study_batch(facts), False
+        with styled() as plt:
+            figure, axes = panels(plt, len(drawn), PANELS_PER_ROW, 2.9, 0.5, shared="")
+            for axis, (row, search) in zip(axes, drawn, strict=True):
+                (parameter,) = search.space
+                _scale(axis, parameter.log)
+                if row in trials and search.batch == own and parameter.name in trials[row]:
+                    any_of_ours |= _ours(axis, trials[row], parameter.name)
+                _published(axis, search, parameter.name)
+                for bound in parameter.ends:
+                    axis.axvline(bound, color=GREY, ls=":", lw=1.2, zorder=1)
+                title = (
+                    f"{inputs.labels[row]}, batches of {search.batch}" if other_batches(facts) else inputs.labels[row]
+                )
+                axis.set(title=title, xlabel=parameter.name)
+                if axis.get_subplotspec().is_first_col():
+                    axis.set_ylabel("validation MAP@R (%)")
+            handles = [
+                legend_line(label="published trial, ± 2 standard errors over folds", **PUBLISHED),
+                legend_line(label="published, selected", **SELECTED),
+                *([legend_line(label="our trial, ± 2 standard errors over folds", **OURS)] if any_of_ours else []),
+                legend_line(color=GREY, ls=":", lw=1.2, label="published bound"),
+            ]
+            figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            return save(figure, png, svg)

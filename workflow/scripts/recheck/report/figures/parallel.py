@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,35 +15,6 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
 
 PANELS_PER_ROW = 2
-
-
-def draw(
-    trials: Mapping[str, DataFrame],
-    searches: Mapping[str, Mapping[str, Any]],
-    *,
-    labels: Mapping[str, str],
-    chosen: Mapping[str, Mapping[str, Any]],
-    png: str | Path,
-    svg: str | Path,
-) -> Drawing:
-    """One panel per row with several free settings. The better a trial, the darker and thicker is its line."""
-    shown = [row for row in labels if row in trials and len(searches[row]["space"]) > 1]
-    if not shown:
-        return note("No search with several free settings has ended yet.", png, svg)
-    with styled() as plt:
-        figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.9, 0.5, shared="")
-        for axis, row in zip(axes, shown, strict=True):
-            free = parameters(searches[row]["space"])
-            _lines(axis, trials[row], free, chosen.get(row, {}).get("trial"))
-            _axes(axis, free, metric_of(searches[row]), trials[row]["objective"])
-            axis.set_title(labels[row], pad=22)
-        handles = [
-            legend_line(color=INK, lw=2, label="good trial"),
-            legend_line(color="#bbbbbb", lw=0.6, label="bad trial"),
-            legend_line(color=VERMILLION, lw=2.4, ls=(0, (4, 1.2)), label="selected trial"),
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        return save(figure, png, svg)
 
 
 def _lines(axis: Axes, table: DataFrame, free: Sequence[Parameter], best: int | None) -> None:
@@ -94,5 +65,22 @@ class Parallel(Figure):
         return has_searches(facts) and any(len(search["space"]) > 1 for search in searches(facts).values())
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        shown = {"labels": inputs.labels, "chosen": inputs.chosen}
-        return draw(inputs.trials, searches(inputs.facts), **shown, png=png, svg=svg)
+        """One panel per row with several free settings. The better a trial, the darker and thicker is its line."""
+        trials, about = inputs.trials, searches(inputs.facts)
+        shown = [row for row in inputs.labels if row in trials and len(about[row]["space"]) > 1]
+        if not shown:
+            return note("No search with several free settings has ended yet.", png, svg)
+        with styled() as plt:
+            figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.9, 0.5, shared="")
+            for axis, row in zip(axes, shown, strict=True):
+                free = parameters(about[row]["space"])
+                _lines(axis, trials[row], free, inputs.chosen.get(row, {}).get("trial"))
+                _axes(axis, free, metric_of(about[row]), trials[row]["objective"])
+                axis.set_title(inputs.labels[row], pad=22)
+            handles = [
+                legend_line(color=INK, lw=2, label="good trial"),
+                legend_line(color="#bbbbbb", lw=0.6, label="bad trial"),
+                legend_line(color=VERMILLION, lw=2.4, ls=(0, (4, 1.2)), label="selected trial"),
+            ]
+            figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            return save(figure, png, svg)

@@ -46,53 +46,6 @@ def metric_of(search: Mapping[str, Any]) -> str:
     return f"{'validation' if role == 'val' else role} {metric} (%)"
 
 
-def draw(
-    trials: Mapping[str, DataFrame],
-    searches: Mapping[str, Mapping[str, Any]],
-    *,
-    labels: Mapping[str, str],
-    chosen: Mapping[str, Mapping[str, Any]],
-    png: str | Path,
-    svg: str | Path,
-) -> Drawing:
-    """One panel per row: the objective of each trial, and the best so far."""
-    from matplotlib.ticker import MaxNLocator
-
-    shown = [row for row in labels if row in trials]
-    if not shown:
-        return note("No search has ended yet.", png, svg)
-    with styled() as plt:
-        figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.3, 0.6)
-        for axis, row in zip(axes, shown, strict=True):
-            table = trials[row].sort_values("trial")
-            if searches[row]["sampler"] in ADAPTIVE:
-                axis.axvspan(-0.5, searches[row]["startup"] - 0.5, color=STRIPE, lw=0, zorder=0)
-            _trials(axis, table)
-            axis.plot(
-                table["trial"], 100 * table["objective"].cummax().ffill(), color=INK, lw=1.6, drawstyle="steps-post"
-            )
-            best = table[table["trial"] == chosen.get(row, {}).get("trial")]
-            axis.plot(best["trial"], 100 * best["objective"], **CHOSEN, zorder=4)
-            axis.set(title=labels[row], xlabel="trial")
-            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            if axis.get_subplotspec().is_first_col():
-                axis.set_ylabel(metric_of(searches[row]))
-        for axis, row in zip(axes, shown, strict=True):
-            failed = trials[row].loc[trials[row]["objective"].isna(), "trial"]
-            axis.plot(failed, [0.03] * len(failed), transform=axis.get_xaxis_transform(), **FAILED)
-        handles = [
-            legend_line(label="trial, ± standard error over folds", **TRIAL),
-            legend_line(color=INK, lw=1.6, label="best so far"),
-            legend_line(label="selected trial", **CHOSEN),
-        ]
-        if any(trials[row]["objective"].isna().any() for row in shown):
-            handles.append(legend_line(label="failed trial", **FAILED))
-        if any(searches[row]["sampler"] in ADAPTIVE for row in shown):
-            handles.append(legend_patch(color=STRIPE, label="Sobol points"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        return save(figure, png, svg)
-
-
 def _trials(axis: Axes, table: DataFrame) -> None:
     error = 100 * table["standard_error"].fillna(0)
     axis.errorbar(table["trial"], 100 * table["objective"], yerr=error, elinewidth=0.8, ecolor=GREY, zorder=2, **TRIAL)
@@ -115,5 +68,40 @@ class Search(Figure):
         yield "Crosses at the bottom are trials that failed."
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        shown = {"labels": inputs.labels, "chosen": inputs.chosen}
-        return draw(inputs.trials, searches(inputs.facts), **shown, png=png, svg=svg)
+        """One panel per row: the objective of each trial, and the best so far."""
+        trials, chosen, about = inputs.trials, inputs.chosen, searches(inputs.facts)
+        from matplotlib.ticker import MaxNLocator
+
+        shown = [row for row in inputs.labels if row in trials]
+        if not shown:
+            return note("No search has ended yet.", png, svg)
+        with styled() as plt:
+            figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.3, 0.6)
+            for axis, row in zip(axes, shown, strict=True):
+                table = trials[row].sort_values("trial")
+                if about[row]["sampler"] in ADAPTIVE:
+                    axis.axvspan(-0.5, about[row]["startup"] - 0.5, color=STRIPE, lw=0, zorder=0)
+                _trials(axis, table)
+                axis.plot(
+                    table["trial"], 100 * table["objective"].cummax().ffill(), color=INK, lw=1.6, drawstyle="steps-post"
+                )
+                best = table[table["trial"] == chosen.get(row, {}).get("trial")]
+                axis.plot(best["trial"], 100 * best["objective"], **CHOSEN, zorder=4)
+                axis.set(title=inputs.labels[row], xlabel="trial")
+                axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+                if axis.get_subplotspec().is_first_col():
+                    axis.set_ylabel(metric_of(about[row]))
+            for axis, row in zip(axes, shown, strict=True):
+                failed = trials[row].loc[trials[row]["objective"].isna(), "trial"]
+                axis.plot(failed, [0.03] * len(failed), transform=axis.get_xaxis_transform(), **FAILED)
+            handles = [
+                legend_line(label="trial, ± standard error over folds", **TRIAL),
+                legend_line(color=INK, lw=1.6, label="best so far"),
+                legend_line(label="selected trial", **CHOSEN),
+            ]
+            if any(trials[row]["objective"].isna().any() for row in shown):
+                handles.append(legend_line(label="failed trial", **FAILED))
+            if any(about[row]["sampler"] in ADAPTIVE for row in shown):
+                handles.append(legend_patch(color=STRIPE, label="Sobol points"))
+            figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            return save(figure, png, svg)

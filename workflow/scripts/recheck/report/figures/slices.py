@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recheck.report.figures import Facts, Figure
 from recheck.report.figures.search import CHOSEN, FAILED, TRIAL, has_searches, metric_of, searches
@@ -15,37 +14,6 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
 
 PANELS_PER_ROW = 4
-
-
-def draw(
-    trials: Mapping[str, DataFrame],
-    searches: Mapping[str, Mapping[str, Any]],
-    *,
-    labels: Mapping[str, str],
-    chosen: Mapping[str, Mapping[str, Any]],
-    png: str | Path,
-    svg: str | Path,
-) -> Drawing:
-    """One panel per row and free setting."""
-    shown = [(row, parameter) for row in labels if row in trials for parameter in parameters(searches[row]["space"])]
-    if not shown:
-        return note("No search has ended yet.", png, svg)
-    failed = any(trials[row]["objective"].isna().any() for row, _ in shown)
-    with styled() as plt:
-        figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.4, 0.5, shared="")
-        for axis, (row, parameter) in zip(axes, shown, strict=True):
-            _slice(axis, trials[row], parameter, chosen.get(row, {}).get("trial"))
-            axis.set(title=labels[row], xlabel=parameter.name)
-            if axis.get_subplotspec().is_first_col():
-                axis.set_ylabel(metric_of(searches[row]))
-        handles = [
-            legend_line(label="trial, ± standard error over folds", **TRIAL),
-            legend_line(label="selected trial", **CHOSEN),
-            legend_line(color=GREY, ls=":", lw=1.2, label="bound"),
-            *([legend_line(label="failed trial", **FAILED)] if failed else []),
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-        return save(figure, png, svg)
 
 
 def _slice(axis: Axes, table: DataFrame, parameter: Parameter, best: int | None) -> None:
@@ -84,5 +52,26 @@ class Slices(Figure):
         return has_searches(facts)
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        shown = {"labels": inputs.labels, "chosen": inputs.chosen}
-        return draw(inputs.trials, searches(inputs.facts), **shown, png=png, svg=svg)
+        """One panel per row and free setting."""
+        trials, about = inputs.trials, searches(inputs.facts)
+        shown = [
+            (row, parameter) for row in inputs.labels if row in trials for parameter in parameters(about[row]["space"])
+        ]
+        if not shown:
+            return note("No search has ended yet.", png, svg)
+        failed = any(trials[row]["objective"].isna().any() for row, _ in shown)
+        with styled() as plt:
+            figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 2.4, 0.5, shared="")
+            for axis, (row, parameter) in zip(axes, shown, strict=True):
+                _slice(axis, trials[row], parameter, inputs.chosen.get(row, {}).get("trial"))
+                axis.set(title=inputs.labels[row], xlabel=parameter.name)
+                if axis.get_subplotspec().is_first_col():
+                    axis.set_ylabel(metric_of(about[row]))
+            handles = [
+                legend_line(label="trial, ± standard error over folds", **TRIAL),
+                legend_line(label="selected trial", **CHOSEN),
+                legend_line(color=GREY, ls=":", lw=1.2, label="bound"),
+                *([legend_line(label="failed trial", **FAILED)] if failed else []),
+            ]
+            figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            return save(figure, png, svg)
