@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from support.project import ROOT, Project
 from support.services import forks
+from support.tuned import write_study
 
 
 def pytest_configure():
@@ -80,6 +81,19 @@ def finished(shared) -> Project:
         return project
 
     return shared("finished", make)
+
+
+@pytest.fixture(scope="session")
+def tuned(shared, finished) -> Project:
+    """A finished study with two searches, and what Snakemake printed."""
+
+    def make(folder: Path) -> Project:
+        project = finished.copy(folder)
+        write_study(project)
+        project.write("printed.txt", project.succeed("--cores", "2", "my_study"))
+        return project
+
+    return shared("tuned", make)
 
 
 @pytest.fixture

@@ -1,21 +1,15 @@
-"""A search as a user runs it: the README's example, killed, continued with more rounds, and with trials that fail."""
+"""A search as a user runs it: the README's example, continued with more rounds, and with trials that fail."""
 
 import csv
 import json
-import os
 import re
-import shutil
-import signal
 
 import pytest
 import yaml
 
-from support.project import ROOT, Project
+from support.project import ROOT
+from support.tuned import ROWS, SEARCH
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-SECTION = README.split("## Tune your loss")[1].split("\n## ")[0]
-ROWS = ("triplet", "soft_margin")
-SEARCH = "results/my_study/glyphs/soft_margin"
 # a learning rate at which the loss is no longer a number
 FAILING = """
 base: letters
@@ -26,29 +20,12 @@ methods:
     members: 1
     space: {optimisers.backbone.lr: {values: [0.001, 1.0e+30]}}
 """
-
-
-def write_study(project):
-    """The README's loss and its ten lines, on letters, with a smaller budget."""
-    (code,) = re.findall(r"^```python\n(# my_losses\.py\n.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
-    for old, new in (("base: quickstart", "base: letters"), ("gp, rounds: 10, trials: 5", "tpe, rounds: 2, trials: 1")):
-        assert old in text
-        text = text.replace(old, new)
-    assert len(text.splitlines()) <= 1 + 11
-    project.write("my_losses.py", code)
-    project.write("config/studies/my_study.yaml", text)
-
-
-@pytest.fixture(scope="module")
-def tuned(shared, finished) -> Project:
-    def make(folder):
-        project = finished.copy(folder)
-        write_study(project)
-        project.write("printed.txt", project.succeed("--cores", "2", "my_study"))
-        return project
-
-    return shared("tuned", make)
+CUB, LETTERS = "cub200\ttriplet\t32\t", "glyphs\ttriplet\t8\t"
+PUBLISHED = """
+documents:
+  - source: A search
+    searches: {folder: letters, batch: 8, metric: MAP@R}
+"""
 
 
 def read(project, path):
@@ -133,25 +110,22 @@ def test_only_new_rounds_run_and_a_shorter_search_has_its_own_folder(tuned, tmp_
     assert ("reused_from" in record) is same, "a final run with the same values is not trained again"
 
 
-def test_killed_and_continued_with_another_number_of_jobs_it_is_the_same_search(tuned, tmp_path):
-    """The second round is made again, in ordinary processes, and killed when its jobs start."""
+def test_our_trials_stand_beside_published_ones(tuned, tmp_path):
+    """The published search of Triplet on CUB, as if it had been on these letters with batches of 8."""
     project = tuned.copy(tmp_path / "project")
-    for path in ("round1.json", "best.json", "trials.csv"):
-        project.path(f"{SEARCH}/tuning/{path}").unlink()
-    shutil.rmtree(project.path(f"{SEARCH}/trial1"))
-    best, reuse = f"{SEARCH}/tuning/best.json", ("--config", "reuse=false")
-    for moment in ("Proposing round 1", "Training trial 1"):
-        process = project.start("--cores", "4", "--nolock", best, *reuse)
-        for line in process.stdout:
-            if moment in line:
-                os.killpg(process.pid, signal.SIGKILL)
-                break
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert not project.path(best).exists()
-    project.succeed("--cores", "1", "--nolock", best, *reuse)
-    for name in ("best.json", "trials.csv", "round0.json", "round1.json"):
-        assert project.read(f"{SEARCH}/tuning/{name}") == tuned.read(f"{SEARCH}/tuning/{name}"), name
+    for name in ("spaces.tsv", "trials.tsv"):
+        head, *lines = (ROOT / "resources/published/mlrc_searches" / name).read_text(encoding="utf-8").splitlines()
+        kept = [line.replace(CUB, LETTERS) for line in lines if line.startswith(CUB)]
+        project.write(f"resources/published/letters/{name}", "\n".join([head, *kept, ""]))
+    project.write("resources/published/letters.yaml", PUBLISHED)
+    project.edit("config/studies/my_study.yaml", "base: letters", "base: letters\npublished: letters.yaml")
+    drawings = [f"results/my_study/figures/glyphs_{name}.svg" for name in ("best_so_far", "one_setting", "effort")]
+    project.succeed("--cores", "2", "results/my_study/searches.csv", *drawings)
+    assert all("<!-- our" in project.read(path) for path in drawings), "the legends name our trials"
+    (line,) = csv.DictReader(project.read("results/my_study/searches.csv").splitlines())
+    best = read(project, "results/my_study/glyphs/triplet/tuning/best.json")
+    assert float(line["ours_selected"]) == best["values"]["loss.margin"] != float(line["selected"])
+    assert float(line["ours_validation_MAP@R"]) == pytest.approx(100 * best["objective"])
 
 
 def test_a_trial_that_diverges_is_recorded_and_does_not_end_the_study(project):

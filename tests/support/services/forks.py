@@ -4,8 +4,8 @@ Two servers, one for `snakemake` and one for the scripts of jobs, import their l
 fork once per command. A fork runs the same code as the program, in its own session, folder and environment. The package
 `recheck` is never imported ahead: each project has its own. All test processes share the servers.
 
-Only :meth:`Project.snakemake` uses forks. Commands that are killed, and all jobs on SLURM, are ordinary processes, and
-tests compare the bits that both give.
+Only :meth:`Project.snakemake` uses forks. Commands that are killed from outside, and all jobs on SLURM, are ordinary
+processes, and tests compare the bits that both give.
 """
 
 import atexit

@@ -34,7 +34,7 @@ SMALL, NORMAL, TITLE = 8, 9, 10
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 BROWN = "#8C510A"
-INK, GREY, FAINT, STRIPE = "#222222", "#767676", "#d0d0d0", "#f5f6f8"
+INK, GREY, FAINT, STRIPE, SHADE = "#222222", "#767676", "#d0d0d0", "#f5f6f8", "#e2e6ec"
 # For the first and the second view of a study.
 VIEW_STYLES = ({"color": BLUE, "marker": "o"}, {"color": VERMILLION, "marker": "s"})
 # For figures in which the line style does not encode the method.

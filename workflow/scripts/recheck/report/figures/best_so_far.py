@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 from recheck.quoted_searches import CLOSE
 from recheck.report.figures import Facts, Figure
 from recheck.report.quoted import batch_label, of_dataset, other_batches, study_batch
-from recheck.report.style import BLUE, GREY, INK, STRIPE, VERMILLION, legend_line, note, panels, save, styled
+from recheck.report.style import (
+    BLUE,
+    GREY,
+    INK,
+    SHADE,
+    VERMILLION,
+    legend_line,
+    legend_patch,
+    note,
+    panels,
+    save,
+    styled,
+)
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, Drawing, Inputs
@@ -78,7 +90,7 @@ class BestSoFar(Figure):
                 if ours is not None and ours.notna().any():
                     axis.plot(range(1, len(ours) + 1), 100 * ours, drawstyle="steps-post", **OURS)
                     lowest = min(lowest, 100 * ours.max())
-                axis.axvspan(0.5, searches[0].startup + 0.5, color=STRIPE, lw=0, zorder=0)
+                axis.axvspan(0.5, searches[0].startup + 0.5, color=SHADE, lw=0, zorder=0)
                 axis.set(title=inputs.labels[row], xlabel="trials", xticks=ticks, xlim=(0.5, None))
                 if axis.get_subplotspec().is_first_col():
                     axis.set_ylabel("best validation\nMAP@R so far (%)")
@@ -89,6 +101,7 @@ class BestSoFar(Figure):
                 for batch in shown
             ]
             handles += [legend_line(label="ours", **OURS)] if any(row in trials for row in quoted) else []
+            handles.append(legend_patch(color=SHADE, label="published, before any result was used"))
             handles.append(legend_line(color=GREY, label=f"within {100 * CLOSE:g} points of its best", **NEEDED))
             figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
             return save(figure, png, svg)

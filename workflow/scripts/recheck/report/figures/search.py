@@ -11,7 +11,7 @@ from recheck.report.style import (
     BLUE,
     GREY,
     INK,
-    STRIPE,
+    SHADE,
     VERMILLION,
     legend_line,
     legend_patch,
@@ -80,7 +80,7 @@ class Search(Figure):
             for axis, row in zip(axes, shown, strict=True):
                 table = trials[row].sort_values("trial")
                 if about[row]["sampler"] in ADAPTIVE:
-                    axis.axvspan(-0.5, about[row]["startup"] - 0.5, color=STRIPE, lw=0, zorder=0)
+                    axis.axvspan(-0.5, about[row]["startup"] - 0.5, color=SHADE, lw=0, zorder=0)
                 _trials(axis, table)
                 axis.plot(
                     table["trial"], 100 * table["objective"].cummax().ffill(), color=INK, lw=1.6, drawstyle="steps-post"
@@ -102,6 +102,6 @@ class Search(Figure):
             if any(trials[row]["objective"].isna().any() for row in shown):
                 handles.append(legend_line(label="failed trial", **FAILED))
             if any(about[row]["sampler"] in ADAPTIVE for row in shown):
-                handles.append(legend_patch(color=STRIPE, label="Sobol points"))
+                handles.append(legend_patch(color=SHADE, label="Sobol points"))
             figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
             return save(figure, png, svg)
