@@ -101,7 +101,7 @@ class BestSoFar(Figure):
                 for batch in shown
             ]
             handles += [legend_line(label="ours", **OURS)] if any(row in trials for row in quoted) else []
-            handles.append(legend_patch(color=SHADE, label="published, before any result was used"))
+            handles.append(legend_patch(color=SHADE, label="first trials"))
             handles.append(legend_line(color=GREY, label=f"within {100 * CLOSE:g} points of its best", **NEEDED))
             figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
             return save(figure, png, svg)
