@@ -7,7 +7,19 @@ import pytest
 from support.project import ROOT, SCRIPTS
 
 PACKAGE = SCRIPTS / "recheck"
-LAYERS = ("doctor", "report", "cost", "training", "evaluation", "tuning", "methods", "models", "data", "study")
+LAYERS = (
+    "doctor",
+    "report",
+    "cost",
+    "training",
+    "evaluation",
+    "tuning",
+    "methods",
+    "models",
+    "data",
+    "study",
+    "statistics",
+)
 OPTUNA = {"recheck.tuning.propose", "recheck.tuning.importance"}
 SHARED = {
     "blame",

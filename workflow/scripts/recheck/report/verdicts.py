@@ -1,0 +1,139 @@
+"""Verdicts on published cells: computed for the frame of a table, counted in a sentence, listed in ``verdicts.csv``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from recheck.names import DISTANCES, VALIDATION
+from recheck.statistics import verdict
+from recheck.statistics.verdict import (
+    HIGHER,
+    LOWER,
+    MOST_SEEDS,
+    NOT_RUN,
+    ONE_SEED,
+    REPRODUCED,
+    TESTED,
+    UNDECIDED,
+    Quote,
+)
+
+# What the frame of a table gets. `verdict` and `seeds_needed` are texts, "" if there is none.
+NUMBERS = ("published_spread", "reading_error", "sd", "low", "high", "delta", "alpha", "p", "p_equivalence")
+# The lines of verdicts.csv. Dataset, method, view and metric are the keys of the rows of table.json.
+COLUMNS = (
+    "dataset",
+    "method",
+    "label",
+    "view",
+    "metric",
+    "published",
+    "published_runs",
+    "published_spread",
+    "reading_error",
+    "seeds",
+    "mean",
+    "sd",
+    "low",
+    "high",
+    "delta",
+    "alpha",
+    "p",
+    "p_adjusted",
+    "p_equivalence",
+    "verdict",
+    "seeds_needed",
+)
+MORE = f"more than {MOST_SEEDS}"
+
+
+def judged(
+    table: pd.DataFrame, values: Mapping[Any, Mapping[int, float]], rule: Mapping[str, Any], measured: bool
+) -> pd.DataFrame:
+    """The frame with the verdict on every published cell.
+
+    ``table`` has published_runs, published_spread and reading_error; ``values`` has the value of every seed as a
+    fraction, by the index of ``table``. ``rule`` has `alpha` and, by metric, `delta`. Values on validation classes get
+    no verdict: the published ones are the best of many trials, so a repetition is expected to be lower.
+    """
+    cells = [_judged(row, values.get(row.Index, {}), rule, measured) for row in table.itertuples()]
+    added = pd.DataFrame(cells, index=table.index, columns=[*NUMBERS[2:], "verdict", "seeds_needed"])
+    return table.assign(**{name: added[name] for name in added})
+
+
+def _judged(row: Any, by_seed: Mapping[int, float], rule: Mapping[str, Any], measured: bool) -> dict[str, Any]:
+    none = {**dict.fromkeys(NUMBERS[2:], np.nan), "verdict": "", "seeds_needed": ""}
+    seeds, unit = np.array(list(by_seed.values())), 1 if row.metric in DISTANCES else 100
+    if len(seeds) > 1:
+        none["sd"] = unit * float(seeds.std(ddof=1))
+    if not measured or np.isnan(row.published) or row.view == VALIDATION:
+        return none
+    settings = {"delta": float(rule["delta"][row.metric]), "alpha": float(rule["alpha"])}
+    if len(seeds) < 2:
+        return {**none, **settings, "verdict": ONE_SEED if len(seeds) else NOT_RUN}
+    quote = Quote(row.published, row.published_runs, row.published_spread, row.reading_error)
+    known = (row.mean, none["sd"], len(seeds), quote, *settings.values())
+    found = verdict.compare(*known)
+    needed = ""
+    if found.verdict == UNDECIDED:
+        needed = str(verdict.seeds_needed(*known) or MORE)
+    tests = {name: float(getattr(found, name)) for name in ("low", "high", "p", "p_equivalence")}
+    return {**none, **settings, **tests, "verdict": str(found.verdict), "seeds_needed": needed}
+
+
+def lines(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """One line per published cell of all datasets (dataset → frame), with p-values adjusted for all of them."""
+    judged = [frame[frame["verdict"] != ""].assign(dataset=dataset) for dataset, frame in frames.items()]
+    found = pd.concat(judged, ignore_index=True).reindex(columns=COLUMNS)
+    tested = found["p"].notna()
+    found.loc[tested, "p_adjusted"] = verdict.adjusted(found.loc[tested, "p"].astype(float))
+    return found
+
+
+def csv(found: pd.DataFrame) -> str:
+    """The text of ``verdicts.csv``; missing numbers are empty."""
+    return found.to_csv(index=False, lineterminator="\n")
+
+
+def counts(verdicts: Sequence[str]) -> dict[str, int]:
+    return {name: list(verdicts).count(name) for name in verdict.VERDICTS}
+
+
+def sentence(verdicts: Sequence[str]) -> str:
+    """How many published cells were reproduced; empty if there are none."""
+    if not len(verdicts):
+        return ""
+    number = counts(verdicts)
+    parts = [
+        f"{number[REPRODUCED]} of {len(verdicts)} published cells reproduced",
+        f"{number[LOWER] + number[HIGHER]} not",
+        f"{number[UNDECIDED]} undecided",
+        *([f"{number[ONE_SEED]} with one seed, so without a verdict"] if number[ONE_SEED] else []),
+        f"{number[NOT_RUN]} not run",
+    ]
+    return ", ".join(parts) + "."
+
+
+def multiplicity(found: pd.DataFrame) -> str:
+    """The false alarms to expect among all tests of a study, and what their adjustment leaves; empty without tests.
+
+    ``found`` are the lines of ``verdicts.csv``.
+    """
+    tested = found[found["verdict"].isin(TESTED)]
+    if tested.empty:
+        return ""
+    alpha = float(tested["alpha"].iloc[0])
+    refuted = tested["verdict"].isin([LOWER, HIGHER])
+    kept = int((tested.loc[refuted, "p_adjusted"] < alpha).sum())
+    expected = (
+        f"Of {len(tested)} tested cells, α × {len(tested)} = {alpha * len(tested):.3g} would be called not reproduced "
+        f"by chance if all published means were the same as ours (α = {alpha:g})."
+    )
+    if not refuted.any():
+        return expected
+    return (
+        f"{expected} With the false-discovery rate controlled at {alpha:g} (Benjamini–Hochberg, whole study), {kept} of "
+        f"the {int(refuted.sum())} remain."
+    )
