@@ -92,7 +92,7 @@ def measured(folder: Path, study: str, repeats: int) -> tuple[dict[str, list[flo
 
 def described(study: str, repeats: int, chart: Path, project: Path | None = None) -> str:
     with tempfile.TemporaryDirectory() as temporary:
-        folder = project or _copy(Path(temporary) / "project")
+        folder = project or copy_of_project(Path(temporary) / "project")
         wall, rules = measured(folder, study, repeats)
     draw(rules, chart)
     ratio = [wide / default for wide, default in zip(wall[WIDE], wall[DEFAULT], strict=True)]
@@ -118,7 +118,7 @@ may change the last digits.
 """
 
 
-def _copy(folder: Path) -> Path:
+def copy_of_project(folder: Path) -> Path:
     """A copy of the project without its results. Existing images and weights are hard-linked."""
     folder.mkdir()
     for name in ("Snakefile", "config", "envs", "profiles", "workflow"):

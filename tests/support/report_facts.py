@@ -1,5 +1,7 @@
 """Facts for tables and figures, written by hand for tests."""
 
+from recheck.study.verdict_rule import verdict_rule
+
 
 def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
     """Facts of a study with these rows (name -> label); ``quoted`` are documents: dataset -> row -> view -> metric."""
@@ -44,6 +46,7 @@ def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
         "normalise": True,
         "sweep": None,
         "validation": None,
+        "verdicts": verdict_rule(changes.pop("verdicts", {}), changes.get("metrics", ["P@1", "MAP@R"])),
         "quoted_searches": [],
         "published": [of_dataset(document, dataset) for document in quoted],
         "measured": [] if changes.get("scope") == "published" else list(labels),
@@ -57,6 +60,9 @@ def of_dataset(document, dataset):
         "source": document["source"],
         "paper": document.get("paper"),
         "approximate": document.get("approximate", False),
+        "reading_error": document.get("reading_error", 0.005),
         "values": document["values"].get(dataset, {}),
+        "runs": document.get("runs", {}).get(dataset, {}),
+        "spread": document.get("spread", {}).get(dataset, {}),
         "notes": document.get("notes", {}).get(dataset, {}),
     }

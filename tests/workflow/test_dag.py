@@ -291,7 +291,9 @@ def test_a_sweep_has_its_own_figure_in_every_variant(fresh):
     sweep = "sweep: {label: Batch size, methods: [triplet], values: {4: {sampler: {batch: 4}}, 8: }}"
     fresh.edit("config/studies/letters.yaml", "title: Letters", f"title: Letters\n{sweep}")
     quote(fresh, "triplet_4: {concatenated: {P@1: 12.5}}")
-    fresh.edit("resources/published/letters.yaml", "    values:", "    approximate: true\n    values:")
+    fresh.edit(
+        "resources/published/letters.yaml", "    values:", "    approximate: true\n    reading_error: 0.1\n    values:"
+    )
     planned = fresh.planned()
     assert (planned["train"], planned["figure"]) == (4, 1)
     # the figure of generalisation needs only histories

@@ -155,6 +155,7 @@ rule page:
             labels={"what": "page"},
         ),
         bibtex="<results>/{study}/references.bib",
+        verdicts="<results>/{study}/verdicts.csv",
     log:
         "<logs>/{study}/page.log",
     benchmark:

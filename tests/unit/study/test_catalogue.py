@@ -162,11 +162,12 @@ def test_existing_files_are_found_with_a_stamp_and_failures(catalogue, tmp_path)
 def test_also_build_is_ignored_if_the_config_selects_methods(catalogue):
     texts = {"one": TEXT + "also_build: [two]\n", "two": TEXT}
     one, two, so_far = (
-        [f"<results>/{name}/index.html", f"<results>/{name}/references.bib"] for name in ("one", "two", "one_so_far")
+        [f"<results>/{name}/{file}" for file in ("index.html", "references.bib", "verdicts.csv")]
+        for name in ("one", "two", "one_so_far")
     )
     assert catalogue(texts).pages("one") == one + two
     assert catalogue(texts).pages("one_so_far") == so_far
-    (page, _) = catalogue(texts, methods=["triplet"]).pages("one")
+    (page, *_) = catalogue(texts, methods=["triplet"]).pages("one")
     assert page == "<results>/one_selected_triplet/index.html"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from recheck.files import read_json
-from recheck.report import citations, results
+from recheck.report import citations, results, verdicts
 from recheck.report.figures import all_figures
 from recheck.report.tables import Table, load
 from recheck.report.tables.plain import PlainTable
@@ -82,6 +82,7 @@ def make(
     order = {row: place for place, row in enumerate(labels)}
     runs = results.read_runs(run_files)
     runs.sort(key=lambda run: (run["dataset"], order.get(run["method"], len(order)), run["seed"], run["fold"]))
+    found = verdicts.lines({dataset: tables[dataset].frame for dataset in facts["datasets"]})
     return render(
         study=facts["study"],
         title=facts["title"],
@@ -96,6 +97,8 @@ def make(
         quoted=facts["quoted"],
         titles=facts["titles"],
         command=facts["command"],
+        verdict=verdicts.sentence(found["verdict"]),
+        verdict_note=verdicts.multiplicity(found),
         searches=[PlainTable(**table) for path in search_files for table in read_json(path).values()],
     )
 
@@ -130,6 +133,8 @@ def render(
     quoted: Sequence[Mapping[str, Any]] = (),
     titles: Mapping[str, str] | None = None,
     searches: Sequence[PlainTable] = (),
+    verdict: str = "",
+    verdict_note: str = "",
 ) -> str:
     """The HTML of the page. The same inputs give the same page, because it does not contain the current date."""
     environment = jinja2.Environment(
@@ -153,6 +158,8 @@ def render(
         bibtex=data_uri(citations.bibtex([*rows, *quoted]).encode(), ".bib"),
         total=duration(sum(run.get("wall_seconds") or 0 for run in runs)),
         command=command,
+        verdict=verdict,
+        verdict_note=verdict_note,
         searches=[(table, table_downloads(table, table.name)) for table in searches],
     )
 

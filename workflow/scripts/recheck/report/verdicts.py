@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from recheck.names import DISTANCES, VALIDATION
+from recheck.names import DISTANCES, VALIDATION, metric_title
 from recheck.statistics import verdict
 from recheck.statistics.verdict import (
     HIGHER,
@@ -83,6 +83,56 @@ def _judged(row: Any, by_seed: Mapping[int, float], rule: Mapping[str, Any], mea
     return {**none, **settings, **tests, "verdict": str(found.verdict), "seeds_needed": needed}
 
 
+def words(row: Any) -> str:
+    """The verdict on a row of the frame, for readers: with the seeds that would decide, or that δ is not exceeded."""
+    if row.verdict == UNDECIDED:
+        return f"{UNDECIDED} ({row.seeds_needed} seeds)"
+    if row.verdict in (LOWER, HIGHER) and row.p_equivalence < row.alpha:
+        return f"{row.verdict}, within δ"
+    return row.verdict
+
+
+def about(table: pd.DataFrame) -> list[str]:
+    """Sentences for the caption of a table: the count, the rule and the false alarms to expect."""
+    cells = table[table["verdict"] != ""]
+    if cells.empty:
+        return []
+    tested = cells[cells["verdict"].isin(TESTED)]
+    if tested.empty:
+        return [sentence(cells["verdict"])]
+    alpha = float(tested["alpha"].iloc[0])
+    within = (_refuted(tested) & (tested["p_equivalence"] < alpha)).any()
+    return [
+        sentence(cells["verdict"]),
+        f"Verdicts (α = {alpha:g}, {_deltas(tested)}): “lower” and “higher” (not reproduced): the published value lies "
+        "outside the prediction interval of our seeds; “reproduced”: inside, and the means differ by less than δ (two "
+        "one-sided tests); “undecided”: neither, with the number of seeds that would decide it.",
+        *(["“within δ”: different, but by less than δ."] if within else []),
+        _expected(len(tested), alpha),
+    ]
+
+
+def _refuted(cells: pd.DataFrame) -> pd.Series:
+    return cells["verdict"].isin([LOWER, HIGHER])
+
+
+def _deltas(tested: pd.DataFrame) -> str:
+    """The values of δ in words: one for all metrics, or one per metric."""
+    by_metric = dict(zip(tested["metric"], tested["delta"], strict=True))
+    units = {metric: "" if metric in DISTANCES else " points" for metric in by_metric}
+    texts = {metric: f"{value:g}{units[metric]}".replace("1 points", "1 point") for metric, value in by_metric.items()}
+    if len(set(texts.values())) == 1:
+        return f"δ = {next(iter(texts.values()))}"
+    return "δ = " + ", ".join(f"{text} of {metric_title(metric)}" for metric, text in texts.items())
+
+
+def _expected(tests: int, alpha: float) -> str:
+    return (
+        f"If all published means equalled ours, {alpha * tests:.3g} of the {tests} tested cells would be called not "
+        f"reproduced by chance (α × {tests})."
+    )
+
+
 def lines(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """One line per published cell of all datasets (dataset → frame), with p-values adjusted for all of them."""
     judged = [frame[frame["verdict"] != ""].assign(dataset=dataset) for dataset, frame in frames.items()]
@@ -110,7 +160,7 @@ def sentence(verdicts: Sequence[str]) -> str:
         f"{number[REPRODUCED]} of {len(verdicts)} published cells reproduced",
         f"{number[LOWER] + number[HIGHER]} not",
         f"{number[UNDECIDED]} undecided",
-        *([f"{number[ONE_SEED]} with one seed, so without a verdict"] if number[ONE_SEED] else []),
+        *([f"{number[ONE_SEED]} without a verdict (one seed)"] if number[ONE_SEED] else []),
         f"{number[NOT_RUN]} not run",
     ]
     return ", ".join(parts) + "."
@@ -125,15 +175,11 @@ def multiplicity(found: pd.DataFrame) -> str:
     if tested.empty:
         return ""
     alpha = float(tested["alpha"].iloc[0])
-    refuted = tested["verdict"].isin([LOWER, HIGHER])
-    kept = int((tested.loc[refuted, "p_adjusted"] < alpha).sum())
-    expected = (
-        f"Of {len(tested)} tested cells, α × {len(tested)} = {alpha * len(tested):.3g} would be called not reproduced "
-        f"by chance if all published means were the same as ours (α = {alpha:g})."
-    )
+    refuted, expected = _refuted(tested), _expected(len(tested), alpha)
     if not refuted.any():
         return expected
+    kept = int((tested.loc[refuted, "p_adjusted"] < alpha).sum())
     return (
-        f"{expected} With the false-discovery rate controlled at {alpha:g} (Benjamini–Hochberg, whole study), {kept} of "
-        f"the {int(refuted.sum())} remain."
+        f"{expected} Controlling the false-discovery rate of the whole study at {alpha:g} (Benjamini–Hochberg) leaves "
+        f"{kept} of the {int(refuted.sum())} cells that were not reproduced."
     )

@@ -1,4 +1,4 @@
-"""Whether our seeds reproduce a published value: prediction interval, equivalence within δ, and seeds that would decide.
+"""Whether our seeds reproduce a published value: prediction interval, equivalence within δ, number of seeds needed.
 
 All functions work element by element on arrays, so a simulation calls the same code as a table. ``docs/verdicts.md``
 derives the rule.

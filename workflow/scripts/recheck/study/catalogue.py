@@ -14,7 +14,7 @@ from recheck.study.published import Document, load_published, scoped
 from recheck.study.selection import Selection
 from recheck.study.summary import described
 
-PAGE_FILES = ("index.html", "references.bib")
+PAGE_FILES = ("index.html", "references.bib", "verdicts.csv")
 COST_FILES = tuple(f"cost.{suffix}" for suffix in ("md", "csv", "json", "png", "svg"))
 # the values that searches chose, as a study
 CHOSEN = "chosen.yaml"

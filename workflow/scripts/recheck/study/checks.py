@@ -24,6 +24,7 @@ from recheck.names import (
 from recheck.study.definition import changed
 from recheck.study.model import Row, Run, Study
 from recheck.study.search_checks import check_search
+from recheck.study.verdict_rule import check_verdict_rule
 
 # Key of each part in the run settings → kind of part.
 PARTS = {
@@ -55,6 +56,8 @@ def check_study(study: Study) -> None:
             source = f"{study.path}, row '{row}'"
             _check_run(run, study, row, source)
             check_search(run, source, lambda tried, row=row, source=source: _check_run(tried, study, row, source))
+    shown = [metric for protocol in study.protocols.values() for metric in protocol["evaluation"]["table"]]
+    check_verdict_rule(study.verdicts, shown, study.path)
     if any(study.protocols[dataset].get("tuning") for dataset in study.datasets):
         _check_tuned(study)
 

@@ -55,6 +55,7 @@ def compose(name: str, files: Files, variant: str | None = None) -> dict[str, An
         "baseline": None,
         "sweep": None,
         "tuning": None,
+        "verdicts": {},
     }
     study = {"name": name, **empty, **study, "variants": study.get("variants") or {}}
     study["also_build"] = study.get("also_build") or []

@@ -9,6 +9,7 @@ from recheck.names import LAYOUTS, QUERY_VIEWS, RECALL, VALIDATION, watched_metr
 from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
 from recheck.study.published import Document, quoted, searched
+from recheck.study.verdict_rule import verdict_rule
 
 # A caption lists up to this many training budgets; for more it gives their range.
 LISTED_BUDGETS = 3
@@ -60,6 +61,7 @@ def facts(
             "distances": evaluation.get("distances", "test"),
             "sweep": _sweep(study),
             "published": quoted(study, dataset, documents),
+            "verdicts": verdict_rule(study.verdicts, evaluation["table"]),
             "validation": validation(study, dataset, documents),
             "quoted_searches": searched(study, dataset, documents),
             "measured": [row for row in study.rows if row in measured],

@@ -167,6 +167,8 @@ class Study:
     sweep: Mapping[str, Any] | None = field(default=None, repr=False)
     published: str | None = None
     baseline: str | None = None
+    # `alpha` and `delta`, as far as the study gives them
+    verdicts: Mapping[str, Any] = field(repr=False, default_factory=dict)
     variant: str = ""
     scope: str = ALL
     # the target that shows the study, if it has another name, and the options to choose a part of the study
@@ -254,6 +256,7 @@ def load_study(
         sweep=composed.get("sweep"),
         published=composed.get("published"),
         baseline=composed.get("baseline"),
+        verdicts=composed["verdicts"],
         variant=composed["variant"],
     )
     return study if methods is None else study.with_rows(_chosen(study, methods))

@@ -15,6 +15,10 @@ from recheck.study.yaml import read_yaml
 
 Document = Mapping[str, Any]
 PAPERS = "papers.bib"
+# Two printed decimals are rounded by up to this much.
+ROUNDING = 0.005
+# The key of `runs` for all rows that it does not name.
+DEFAULT = "default"
 
 
 def load_published(path: str | Path) -> list[Document]:
@@ -32,6 +36,7 @@ def load_published(path: str | Path) -> list[Document]:
             document["paper"] = papers[key]
         if "searches" in document:
             _add_searches(document, Path(path).parent)
+        _check_precision(document, path)
         for rows in document["values"].values():
             for row, views in rows.items():
                 try:
@@ -39,6 +44,42 @@ def load_published(path: str | Path) -> list[Document]:
                 except UserError as error:
                     raise UserError(f"{path}, '{row}': {error}") from None
     return content["documents"]
+
+
+def _check_precision(document: Document, path: str | Path) -> None:
+    """Refuse values off a plot without a reading error, and runs and spreads that belong to no value."""
+    if document.get("approximate") and "reading_error" not in document:
+        raise UserError(
+            f"{path}: the values of “{document['source']}” are approximate, so they need a 'reading_error': the "
+            "largest error of reading a value off the plot, in points, such as 0.15."
+        )
+    runs = document.get("runs")
+    for dataset, rows in runs.items() if isinstance(runs, Mapping) else ():
+        known = document["values"].get(dataset, {})
+        for row in () if dataset == DEFAULT else rows:
+            if row not in known:
+                raise UserError(f"{path}: 'runs.{dataset}.{row}' belongs to no values; {nearest(row, known)}.")
+    for dataset, rows in (document.get("spread") or {}).items():
+        for row, views in rows.items():
+            for view, metrics in views.items():
+                for metric in metrics:
+                    if metric not in document["values"].get(dataset, {}).get(row, {}).get(view, {}):
+                        raise UserError(
+                            f"{path}: 'spread.{dataset}.{row}.{view}.{metric}' belongs to no value. Add the value or "
+                            "remove the spread."
+                        )
+            if _runs(document, dataset, row) < 2:
+                raise UserError(
+                    f"{path}: 'spread.{dataset}.{row}' needs two or more runs, found 1. Set 'runs' of this row."
+                )
+
+
+def _runs(document: Document, dataset: str, row: str) -> int:
+    """The number of runs that a row's values are the mean of; 1 if the document does not state it."""
+    runs = document.get("runs", 1)
+    if not isinstance(runs, Mapping):
+        return runs
+    return runs.get(dataset, {}).get(row, runs.get(DEFAULT, 1))
 
 
 def _add_searches(document: dict[str, Any], folder: Path) -> None:
@@ -79,7 +120,14 @@ def quoted(study: Study, dataset: str, documents: list[Document]) -> list[dict[s
             "source": document["source"],
             "paper": document.get("paper"),
             "approximate": bool(document.get("approximate")),
+            "reading_error": document.get("reading_error", ROUNDING),
             "values": by_row(document["values"].get(dataset, {})),
+            "runs": {
+                row: _runs(document, dataset, published)
+                for row, published in names.items()
+                if published in document["values"].get(dataset, {})
+            },
+            "spread": by_row((document.get("spread") or {}).get(dataset, {})),
             "notes": by_row((document.get("notes") or {}).get(dataset, {})),
         }
         for document in documents

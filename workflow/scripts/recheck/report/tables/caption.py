@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from recheck.names import BEST_ON_TEST, DISTANCES, LAST_EPOCH, VALIDATION, view_title
+from recheck.report import verdicts
 from recheck.report.numbers import number
 from recheck.report.tables.columns import NOT_RUN
 from recheck.report.tables.frame import CHANCE
@@ -65,6 +66,7 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     if sources:
         sentences.append(f"Published values are {quoted}")
         sentences.append("Δ = measured here − published" + (f" ({ORDINALS[0]})." if both_given else "."))
+        sentences += verdicts.about(rows)
     return " ".join(sentence for sentence in sentences if sentence)
 
 

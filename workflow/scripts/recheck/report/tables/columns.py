@@ -1,4 +1,4 @@
-"""The columns of a table: one to three per view and metric, then the last columns (search, size, seeds).
+"""The columns of a table: one to four per view and metric, then the last columns (search, size, seeds).
 
 To add a last column, add it to ``LAST``.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recheck.names import DISTANCES
+from recheck.report import verdicts
 from recheck.report.numbers import PLUS_MINUS, number, quote, signed
 from recheck.report.tables.frame import CHANCE
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
     from recheck.report.tables.table import Table
 
-OURS, PUBLISHED, DIFFERENCE = "ours", "published", "difference"
+OURS, PUBLISHED, DIFFERENCE, VERDICT = "ours", "published", "difference", "verdict"
 MISSING, FAILED, NOT_RUN, OR = "—", "failed", "not run", " / "
 
 
 @dataclass(frozen=True)
 class Column:
-    """A metric of a view: our value, the published value or their difference."""
+    """A metric of a view: our value, the published value, their difference or the verdict on it."""
 
     view: str
     metric: str
@@ -64,6 +65,8 @@ def cell(row: Any, kind: str, measured: bool, marks: Mapping[str, str]) -> Cell:
                 quotes.setdefault(quote(value, approximate, digits), {})[marks.get(note, "")] = None
         texts = [text + "".join(footnotes) for text, footnotes in quotes.items()]
         return Cell(OR.join(texts) or MISSING, bool(row.best) and not measured)
+    if kind == VERDICT:
+        return Cell(verdicts.words(row) or MISSING)
     if np.isnan(row.difference):
         return Cell(MISSING)
     first = next(place for place, value in enumerate(row.quotes) if not np.isnan(value))

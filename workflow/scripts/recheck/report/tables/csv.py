@@ -48,6 +48,7 @@ def render(table: Table) -> str:
                         line[f"{prefix}_{name}{end}"] = None if np.isnan(value) or not detail else detail
             if row.quotes and table.measured:
                 line[f"{prefix}_difference"] = row.difference
+                line[f"{prefix}_verdict"], line[f"{prefix}_seeds_needed"] = row.verdict, row.seeds_needed
         lines.append(line)
     wide = pd.DataFrame(lines)
     dims = [column for column in wide if column.endswith("_dim")]

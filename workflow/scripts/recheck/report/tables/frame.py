@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 
 from recheck.names import DISTANCES, VALIDATION
+from recheck.report import verdicts
 from recheck.report.searches import Searched
 from recheck.report.tables import bold
 
 SEARCHED = ("metric", "selected", "rerun", "trials", "failed", "on_bound")
 # The row that is computed, not measured; and metrics for which higher is not better.
 CHANCE, NOT_RANKED = "chance", DISTANCES
+# How precise a published value is: number of runs, their standard deviation, error of reading the value.
+PRECISION, NO_PRECISION = ("published_runs", "published_spread", "reading_error"), (0, np.nan, np.nan)
 
 
 @dataclass(frozen=True)
@@ -24,19 +27,32 @@ class Published:
     values: Mapping[str, Mapping[str, Mapping[str, float]]]
     # whether the values were read off a plot
     approximate: bool = False
+    # largest error of reading or rounding a value
+    reading_error: float = 0.0
+    # number of runs that the values of a method are the mean of, and their standard deviations
+    runs: Mapping[str, int] = field(default_factory=dict)
+    spread: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     # why values of a row are doubtful: method → sentence
     notes: Mapping[str, str] = field(default_factory=dict)
     # link and BibTeX entry
     paper: Mapping[str, str] | None = None
 
     def value(self, method: str, view: str, metric: str) -> float:
-        return float(((self.values.get(method) or {}).get(view) or {}).get(metric, np.nan))
+        return _value(self.values, method, view, metric)
+
+    def precision(self, method: str, view: str, metric: str) -> tuple[int, float, float]:
+        """Number of runs, standard deviation over them (NaN if it was not published) and error of reading a value."""
+        return self.runs.get(method, 1), _value(self.spread, method, view, metric), self.reading_error
 
     def note(self, method: str, metric: str, metrics: Collection[str] = ()) -> str:
         """The note on a value; a note that begins with the name of another metric is only about that metric."""
         text = self.notes.get(method, "")
         about = text.split(maxsplit=1)[0].rstrip(":,") if text else ""
         return "" if about in metrics and about != metric else text
+
+
+def _value(values: Mapping[str, Any], method: str, view: str, metric: str) -> float:
+    return float(((values.get(method) or {}).get(view) or {}).get(metric, np.nan))
 
 
 def build(
@@ -62,7 +78,9 @@ def build(
             values = [document.value(name, view, metric) for document in documents]
             unit = 1 if metric in DISTANCES else 100
             mean = np.nan if ours is None else unit * ours["mean"]
-            first = next((value for value in values if not np.isnan(value)), np.nan)
+            place = next((place for place, value in enumerate(values) if not np.isnan(value)), None)
+            first = np.nan if place is None else values[place]
+            precision = NO_PRECISION if place is None else documents[place].precision(name, view, metric)
             if ours is not None:
                 values_of[len(rows)] = ours["by_seed"]
             rows.append(
@@ -83,11 +101,13 @@ def build(
                     "approximate": tuple(document.approximate for document in documents),
                     "notes": tuple(document.note(name, metric, facts["metrics"]) for document in documents),
                     "difference": mean - first,
+                    **dict(zip(PRECISION, precision, strict=True)),
                 }
             )
     table = pd.DataFrame(rows)
     ranked = (table["method"] != CHANCE) & ~table["metric"].isin(NOT_RANKED) & ~table["warned"]
-    return table.assign(best=bold.best(table, ranked, values_of))
+    table = table.assign(best=bold.best(table, ranked, values_of))
+    return verdicts.judged(table, values_of, facts["verdicts"], facts["scope"] != "published")
 
 
 def _shown(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -102,6 +122,7 @@ def _chance_rows(
     none = {"dim": None, "interval": np.nan, "seeds": 0, "planned": 0, "failed": False, "warned": False}
     quotes = {"published": np.nan, "quotes": (np.nan,) * documents, "difference": np.nan}
     doubts = {"approximate": (False,) * documents, "notes": ("",) * documents}
+    doubts |= dict(zip(PRECISION, NO_PRECISION, strict=True))
     return [
         {
             **{"method": CHANCE, "label": "Chance", "view": view, "metric": metric},
@@ -141,7 +162,9 @@ def _plain(value: Any) -> Any:
 
 def from_records(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The frame, restored from the result of ``records``."""
-    table = pd.DataFrame(rows).astype(dict.fromkeys(("mean", "interval", "published", "difference"), float))
+    table = pd.DataFrame(rows).astype(
+        dict.fromkeys(("mean", "interval", "published", "difference", *verdicts.NUMBERS), float)
+    )
     if "search_trials" in table:
         table = table.astype(dict.fromkeys(("search_selected", "search_rerun"), float))
         table["search_on_bound"] = table["search_on_bound"].map(tuple)

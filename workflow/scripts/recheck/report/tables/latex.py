@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recheck.names import metric_title
 from recheck.report.numbers import MINUS
-from recheck.report.tables.columns import MISSING, OR, OURS, PUBLISHED, Cell, Column
+from recheck.report.tables.columns import MISSING, OR, OURS, PUBLISHED, VERDICT, Cell, Column
 
 if TYPE_CHECKING:
     from recheck.report.tables.table import Table
@@ -103,18 +103,20 @@ def render(table: Table) -> str:
         lines.append(_line([escape(label) + cite, *values, *map(escape, texts)]))
         if table.compares:
             lines += _quotes([_beside(table.columns, cells, place) for place in places], len(ends))
-    below = " Below each value, in small type: the published value, with Δ in brackets." if table.compares else ""
+    verdict = ", and the verdict" if any(column.kind == VERDICT for column in table.columns) else ""
+    small = f" Below each value, in small type: the published value, with Δ in brackets{verdict}."
+    below = small if table.compares else ""
     cited = rf" Sources of published values: \cite{{{','.join(table.quoted)}}}." if table.quoted else ""
     notes = [f"⁽{number}⁾ {note}" for number, note in enumerate(table.notes, start=1)]
     notes += table.alerts + table.reasons
-    small = r"\par ".join(map(escape, notes))
+    footnotes = r"\par ".join(map(escape, notes))
     return "\n".join(
         [
             *lines,
             r"\bottomrule",
             r"\end{tabular}%",
             "}",
-            *([rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize\raggedright {small}}}"] if notes else []),
+            *([rf"\par\smallskip\parbox{{\textwidth}}{{\footnotesize\raggedright {footnotes}}}"] if notes else []),
             rf"\caption{{{escape(table.caption + below)}{cited}}}",
             rf"\label{{tab:{slug(table.name)}}}",
             r"\end{table*}",
@@ -136,27 +138,28 @@ def _cell(cell: Cell) -> str:
     return rf"\textbf{{{text}}}" if cell.bold else text
 
 
-def _beside(columns: Sequence[Column], cells: Sequence[Cell], place: int) -> tuple[Cell, Cell] | None:
-    """The published value and the difference next to our value in column ``place``, if there are any."""
-    if columns[place + 1 : place + 2] and columns[place + 1].kind == PUBLISHED:
-        return cells[place + 1], cells[place + 2]
-    return None
+def _beside(columns: Sequence[Column], cells: Sequence[Cell], place: int) -> list[Cell]:
+    """The published value, the difference and the verdict next to our value in column ``place``, if there are any."""
+    same = (columns[place].view, columns[place].metric)
+    after = zip(columns[place + 1 : place + 4], cells[place + 1 : place + 4], strict=True)
+    return [cell for column, cell in after if (column.view, column.metric) == same]
 
 
-def _quotes(pairs: Sequence[tuple[Cell, Cell] | None], ends: int) -> list[str]:
-    """Lines with the published values and differences in small type; a second document has its own line.
+def _quotes(beside: Sequence[Sequence[Cell]], ends: int) -> list[str]:
+    """Lines with published values, differences and verdicts in small type; a second document has its own line.
 
     On the same line, a single disagreement between two documents would widen every column.
     """
     stacks = []
-    for pair in pairs:
-        if pair is None:
+    for cells in beside:
+        if not cells:
             stacks.append([])
             continue
-        published, difference = pair
+        published, difference, *verdict = cells
         first, *others = published.text.split(OR)
         signed = "" if difference.text == MISSING else f" (${difference.text.replace(MINUS, '-')}$)"
-        stacks.append([escape(first) + signed, *(f"/ {escape(other)}" for other in others)])
+        words = [escape(cell.text) for cell in verdict if cell.text != MISSING]
+        stacks.append([escape(first) + signed, *(f"/ {escape(other)}" for other in others), *words])
     return [
         _line(["", *(rf"{{\scriptsize {text}}}" if text else "" for text in texts), *[""] * ends])
         for texts in itertools.zip_longest(*stacks, fillvalue="")

@@ -13,11 +13,13 @@ from recheck.files import read_json
 from recheck.names import metric_title, view_title
 from recheck.report.results import Failure
 from recheck.report.tables import columns, csv, html, latex, markdown
-from recheck.report.tables.columns import DIFFERENCE, OURS, PUBLISHED, Cell, Column, LastColumn
+from recheck.report.tables.columns import DIFFERENCE, OURS, PUBLISHED, VERDICT, Cell, Column, LastColumn
 from recheck.report.tables.frame import from_records, records
 from recheck.report.warned import Warned
 from recheck.sanity import MARK
+from recheck.statistics.verdict import TESTED
 
+TITLES = {PUBLISHED: "published", DIFFERENCE: "Δ", VERDICT: "verdict"}
 # Superscript, because a plain footnote mark would read as another digit of the value.
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -50,14 +52,16 @@ class Table:
 
     @property
     def columns(self) -> list[Column]:
-        """The metric columns; `published` and the difference only for metrics with a published value."""
-        quoted = self.frame.groupby(["view", "metric"], sort=False)["published"].count()
-        lead = [OURS] if self.measured else [PUBLISHED]
-        return [
-            Column(view, metric, kind)
-            for (view, metric), count in quoted.items()
-            for kind in [*lead, *([PUBLISHED, DIFFERENCE] if self.measured and count else [])]
-        ]
+        """The metric columns; `published`, difference and verdict only for metrics with such a cell."""
+        shown = []
+        for (view, metric), rows in self.frame.groupby(["view", "metric"], sort=False):
+            kinds = [OURS] if self.measured else [PUBLISHED]
+            if self.measured and rows["published"].notna().any():
+                kinds += [PUBLISHED, DIFFERENCE]
+            if rows["verdict"].isin(TESTED).any():
+                kinds.append(VERDICT)
+            shown += [Column(view, metric, kind) for kind in kinds]
+        return shown
 
     @property
     def last(self) -> list[LastColumn]:
@@ -108,7 +112,7 @@ class Table:
     def title(self, column: Column) -> str:
         """A column's short title, for use below the title of its view."""
         named = column.kind == OURS or not self.measured
-        return metric_title(column.metric) if named else {PUBLISHED: "published", DIFFERENCE: "Δ"}[column.kind]
+        return metric_title(column.metric) if named else TITLES[column.kind]
 
     def groups(self) -> list[tuple[str, list[Column]]]:
         views = dict.fromkeys(column.view for column in self.columns)
