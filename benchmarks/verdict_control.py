@@ -15,7 +15,7 @@ from quickstart import ROOT, copy_of_project, snakemake
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
-FIRST, SECOND = "control_published", "control"
+FIRST, SECOND = "control_published", "control_repeated"
 PROTOCOL = {
     "base": "quickstart",
     "keep": ["contrastive", "triplet"],
@@ -31,6 +31,7 @@ MISTAKES = {
         "method": "triplet",
         "label": "Triplet, mistake: learning rate × 10",
         "compare_to": "triplet",
+        "seeds": 3,
         "loss": {"margin": 0.1},
         "optimisers": {"backbone": {"lr": 1e-3}},
     },
@@ -38,6 +39,7 @@ MISTAKES = {
         "method": "triplet",
         "label": "Triplet, mistake: batch norm not frozen",
         "compare_to": "triplet",
+        "seeds": 3,
         "loss": {"margin": 0.1},
         "model": {"batch_norm": "trained"},
     },
