@@ -23,7 +23,7 @@ from recheck.doctor.profile import submitted
 from recheck.errors import UserError
 from recheck.files import check_writable
 from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, RELEASED
-from recheck.report.figures import all_figures, source_of
+from recheck.report.figures import all_figures, source_of, study_figures
 from recheck.resize import PLAIN_GB
 from recheck.study import grid
 from recheck.study.catalogue import CHOSEN, Catalogue, unknown_target
@@ -63,7 +63,8 @@ STUDIES, METHODS, DATASETS, WEIGHTS, TOYS = (
 # A user's figures (`module:Class`) live in the working directory, beside the Snakefile.
 sys.path.append(os.getcwd())
 OWN_FIGURES = config.get("figures") if isinstance(config.get("figures"), list) else []
-FIGURES = for_users(all_figures)(tuple(OWN_FIGURES))
+STUDY_FIGURES = for_users(study_figures)(tuple(OWN_FIGURES))
+FIGURES = all_figures(tuple(OWN_FIGURES)) | STUDY_FIGURES
 RESOURCES, RESULTS = (workflow.pathvars.get(name) for name in ("resources", "results"))
 EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
@@ -134,9 +135,19 @@ if GPUS and workflow.is_main_process and workflow.global_resources["_nodes"].val
 
 TARGETS, REPORTS = CATALOGUE.targets, CATALOGUE.reports
 COST_REPORTS = [report for report, (target, _) in REPORTS.items() if TARGETS[target][1] == COST]
-study_of, shown_study, facts_of, page_facts, figures_of, search_tables, needed, existing = (
+study_of, shown_study, facts_of, all_facts_of, page_facts, figures_of, search_tables, needed, existing = (
     for_users(getattr(CATALOGUE, name))
-    for name in ("study", "shown", "facts", "page_facts", "figures", "search_tables", "needed", "existing")
+    for name in (
+        "study",
+        "shown",
+        "facts",
+        "all_facts",
+        "page_facts",
+        "figures",
+        "search_tables",
+        "needed",
+        "existing",
+    )
 )
 evaluation_files = for_users(grid.evaluation_files)
 toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))

@@ -4,6 +4,7 @@
 localrules:
     table,
     figure,
+    study_figure,
     searches,
     page,
 
@@ -22,6 +23,7 @@ rule table:
         csv="<results>/{study}/{dataset}/table.csv",
         tex="<results>/{study}/{dataset}/table.tex",
         json="<results>/{study}/{dataset}/table.json",
+        comparison="<results>/{study}/{dataset}/comparison.csv",
     log:
         "<logs>/{study}/{dataset}/table.log",
     benchmark:
@@ -84,6 +86,43 @@ rule figure:
         "../scripts/figure.py"
 
 
+rule study_figure:
+    input:
+        tables=lambda wildcards: [
+            f"<results>/{wildcards.study}/{dataset}/table.json"
+            for dataset in shown_study(wildcards.study).datasets
+        ],
+        code=lambda wildcards: source_of(FIGURES[wildcards.figure]),
+    output:
+        png=report(
+            "<results>/{study}/figures/{figure}.png",
+            caption="../report/figure.rst",
+            category="{study}",
+            labels={"what": "{figure}"},
+        ),
+        svg="<results>/{study}/figures/{figure}.svg",
+    log:
+        "<logs>/{study}/figures/{figure}.log",
+    benchmark:
+        "<logs>/{study}/figures/{figure}.tsv"
+    wildcard_constraints:
+        study="|".join(map(re.escape, REPORTS)),
+        figure="|".join(STUDY_FIGURES),
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        facts=lambda wildcards: all_facts_of(wildcards.study),
+        caption=lambda wildcards: FIGURES[wildcards.figure].describe(all_facts_of(wildcards.study)),
+    message:
+        "Drawing figure '{wildcards.figure}' of {wildcards.study}"
+    script:
+        "../scripts/study_figure.py"
+
+
 rule searches:
     input:
         unpack(lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, SEARCH_NEEDS)),
@@ -139,10 +178,10 @@ rule page:
         ],
         # not read by the page: a table that was deleted is made again
         formats=lambda wildcards: expand(
-            "<results>/{study}/{dataset}/table.{kind}",
+            "<results>/{study}/{dataset}/{file}",
             study=wildcards.study,
             dataset=shown_study(wildcards.study).datasets,
-            kind=("md", "csv", "tex"),
+            file=("table.md", "table.csv", "table.tex", "comparison.csv"),
         ),
         searches=lambda wildcards: search_tables(wildcards.study),
         figures=lambda wildcards: figures_of(wildcards.study, FIGURES, "png"),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from recheck.report.figures import all_figures
+from recheck.report.figures import all_figures, study_figures
 from support.project import SCRIPTS
 from support.report_facts import facts
 
@@ -84,6 +84,29 @@ def test_a_sweep_has_its_own_figure_instead_of_figures_by_row():
         assert shown([], **OF_EPOCHS, sweep=SWEEP, scope=scope, measured=[]) == []
 
 
+def test_differences_need_two_rows_with_three_seeds():
+    assert "differences" in shown(seeds=3) and "differences" not in shown(seeds=2)
+    assert "differences" not in shown(seeds=3, scope="so_far", measured=["triplet"])
+    assert "differences" not in shown(THREE, seeds=3, scope="published")
+    assert "differences" not in shown(seeds=3, sweep=SWEEP)
+
+
+@pytest.mark.parametrize(
+    ("applies", "changes"),
+    [
+        (True, [{}, {}]),
+        (False, [{}]),
+        (False, [{"sweep": SWEEP}, {}]),
+        (False, [{}, {"measured": ["triplet", "arcface"]}]),
+        (True, [{"scope": "published"}, {"scope": "published"}]),
+        (False, [{"scope": "published"}, {"scope": "published", "published": []}]),
+    ],
+)
+def test_average_ranks_need_three_rows_on_two_datasets(applies, changes):
+    all_facts = [facts(METHODS, dataset="cars", quoted=THREE, **changed) for changed in changes]
+    assert study_figures()["critical_difference"].applies(all_facts) == applies
+
+
 def test_rows_that_share_a_published_value_have_no_ranking():
     about = facts(METHODS, dataset="cars", quoted=THREE)
     assert all_figures()["ranks"].applies(about)
@@ -105,12 +128,12 @@ def test_query_views_have_their_own_figures_and_costs_need_a_baseline():
 
 def test_every_figure_needs_known_files_and_has_a_unique_place():
     kinds = {"evaluations", "histories", "runs", "embeddings", "searches", "trials", "index", "split", "pack"}
-    kinds |= {"quoted_searches"}
-    figures = all_figures().values()
+    kinds |= {"quoted_searches", "tables"}
+    figures = [*all_figures().values(), *study_figures().values()]
     assert all(figure.needs and set(figure.needs) <= kinds for figure in figures)
     assert len({figure.place for figure in figures}) == len(figures)
     files = {path.stem for path in (SCRIPTS / "recheck/report/figures").glob("*.py")} - {"__init__"}
-    assert set(all_figures()) == files
+    assert {*all_figures(), *study_figures()} == files
 
 
 def python(code, scripts=SCRIPTS):

@@ -19,7 +19,7 @@ from recheck.evaluation.embeddings import read_embeddings
 from recheck.files import read_json
 from recheck.names import QUERY_VIEWS
 from recheck.quoted_searches import QuotedSearch
-from recheck.report import results, searches, tables, warned
+from recheck.report import comparison, results, searches, tables, warned
 from recheck.report.tables.frame import Published, build
 
 
@@ -32,6 +32,14 @@ class Shown:
     names: dict[int, str]
     groups: dict[int, str]
     embeddings: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class StudyInputs:
+    """The facts and the tables of all datasets of a study, for figures that show them together."""
+
+    facts: Sequence[Mapping[str, Any]]
+    tables: Sequence[tables.Table]
 
 
 class Inputs:
@@ -62,6 +70,11 @@ class Inputs:
     @cached_property
     def folds(self) -> pd.DataFrame:
         return results.read_folds(self.paths("evaluations"))
+
+    @cached_property
+    def comparison(self) -> pd.DataFrame:
+        """All pairs of rows, compared on the seeds and folds that both have."""
+        return comparison.build(self.facts, self.evaluations, self.folds)
 
     @cached_property
     def failures(self) -> list[results.Failure]:

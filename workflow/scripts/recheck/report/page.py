@@ -10,7 +10,7 @@ import jinja2
 
 from recheck.files import read_json
 from recheck.report import citations, results, verdicts
-from recheck.report.figures import all_figures
+from recheck.report.figures import all_figures, study_figures
 from recheck.report.tables import Table, load
 from recheck.report.tables.plain import PlainTable
 from recheck.sanity import MARK
@@ -99,6 +99,7 @@ def make(
         command=facts["command"],
         verdict=verdicts.sentence(found["verdict"]),
         verdict_note=verdicts.multiplicity(found),
+        across=_across(drawn, own_figures, facts.get("captions_across", {})),
         searches=[PlainTable(**table) for path in search_files for table in read_json(path).values()],
     )
 
@@ -120,6 +121,24 @@ def _section(
     return Section(dataset, table, pictures, table.headline, title)
 
 
+def _across(
+    drawn: Mapping[str, str | Path], own_figures: tuple[str, ...], captions: Mapping[str, str]
+) -> list[Picture]:
+    """The figures that show all datasets together."""
+    figures = [figure for name, figure in study_figures(own_figures).items() if name in captions]
+    return [
+        Picture(
+            figure.name,
+            figure.title,
+            drawn[f"{figure.name}.png"],
+            drawn[f"{figure.name}.svg"],
+            captions[figure.name],
+            f"{figure.title}. The caption below explains how to read it.",
+        )
+        for figure in figures
+    ]
+
+
 def render(
     *,
     study: str,
@@ -135,6 +154,7 @@ def render(
     searches: Sequence[PlainTable] = (),
     verdict: str = "",
     verdict_note: str = "",
+    across: Sequence[Picture] = (),
 ) -> str:
     """The HTML of the page. The same inputs give the same page, because it does not contain the current date."""
     environment = jinja2.Environment(
@@ -160,6 +180,7 @@ def render(
         command=command,
         verdict=verdict,
         verdict_note=verdict_note,
+        across=across,
         searches=[(table, table_downloads(table, table.name)) for table in searches],
     )
 

@@ -7,8 +7,6 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 ERROR = 0.05
-# The Friedman test needs three methods, and one block has no repetition.
-FEWEST_METHODS, FEWEST_BLOCKS = 3, 2
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,10 @@ class Ranking:
 
 
 def ranking(values: np.ndarray) -> Ranking:
-    """The ranking of methods by values (blocks × methods) without gaps; equal values share the mean of their ranks."""
+    """The ranking of methods by values (blocks × methods) without gaps; equal values share the mean of their ranks.
+
+    Friedman's test needs three methods, and a ranking over one block has no error.
+    """
     values = np.asarray(values, float)
     blocks, methods = values.shape
     average = rankdata(-values, axis=1).mean(axis=0)

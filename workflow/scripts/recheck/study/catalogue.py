@@ -197,6 +197,10 @@ class Catalogue:
             )
         return self._facts[report, dataset]
 
+    def all_facts(self, report: str) -> list[dict[str, Any]]:
+        """The facts of every dataset of a report, for figures that show them together."""
+        return [self.facts(report, dataset) for dataset in self.shown(report).datasets]
+
     def page_facts(self, report: str, figures: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The facts for the page, with the captions of those ``figures`` (name → figure) that apply."""
         datasets = self.shown(report).datasets
@@ -205,11 +209,12 @@ class Catalogue:
             dataset: {
                 name: figure.describe(self.facts(report, dataset))
                 for name, figure in (figures or {}).items()
-                if figure.applies(self.facts(report, dataset))
+                if not figure.across and figure.applies(self.facts(report, dataset))
             }
             for dataset in datasets
         }
-        return {**facts.page_facts(self.shown(report), self.documents(report), titles), "captions": captions}
+        about = facts.page_facts(self.shown(report), self.documents(report), titles)
+        return {**about, "captions": captions, "captions_across": self._across(report, figures or {})}
 
     def _title(self, report: str, dataset: str) -> str:
         return self.dataset_of(dataset, self.reported(report).path).title
@@ -225,13 +230,23 @@ class Catalogue:
         return {Path(path).parts[-3] for path in paths}
 
     def figures(self, report: str, figures: Mapping[str, Any], suffix: str) -> list[str]:
-        """The paths of all ``figures`` (name → figure) that apply to a report, for each of its datasets."""
-        return [
+        """The paths of all ``figures`` (name → figure) of a report: of each dataset, then of all together."""
+        each = [
             f"<results>/{report}/figures/{dataset}_{name}.{suffix}"
             for dataset in self.shown(report).datasets
             for name, figure in figures.items()
-            if figure.applies(self.facts(report, dataset))
+            if not figure.across and figure.applies(self.facts(report, dataset))
         ]
+        return each + [f"<results>/{report}/figures/{name}.{suffix}" for name in self._across(report, figures)]
+
+    def _across(self, report: str, figures: Mapping[str, Any]) -> dict[str, str]:
+        """Name → caption of those ``figures`` of all datasets together that apply to a report."""
+        all_facts = self.all_facts(report)
+        return {
+            name: figure.describe(all_facts)
+            for name, figure in figures.items()
+            if figure.across and figure.applies(all_facts)
+        }
 
     def search_tables(self, report: str) -> list[str]:
         """The tables of a report with published searches of its rows; the first is the one that the page reads."""

@@ -17,7 +17,7 @@ SEARCH_FILES = (
     "searches.json",
     *(f"{name}.{suffix}" for name in ("searches", "effort") for suffix in ("md", "csv", "tex")),
 )
-TABLE_FILES = tuple(f"table.{suffix}" for suffix in ("md", "csv", "tex", "json"))
+TABLE_FILES = (*(f"table.{suffix}" for suffix in ("md", "csv", "tex", "json")), "comparison.csv")
 
 
 def members(study: Study, dataset: str, row: str, seed: int | str, file: str) -> list[str]:

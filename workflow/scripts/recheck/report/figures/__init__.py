@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,8 @@ class Figure:
     caption: str
     place: int
     needs: tuple[str, ...]
+    # whether there is one figure of all datasets, not one per dataset
+    across = False
 
     def applies(self, facts: Facts) -> bool:
         """Whether a study has this figure (default: if rows are measured and the study is not a sweep)."""
@@ -56,6 +58,27 @@ class Figure:
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
         """Draw the figure and write it to both files."""
         raise NotImplementedError
+
+
+class StudyFigure(Figure):
+    """One figure of all datasets of a study, drawn from their tables.
+
+    It is not part of a dataset's section. Its methods get the facts of every dataset as a list, and ``inputs`` with
+    ``facts`` and ``tables`` in the same order.
+    """
+
+    needs = ("tables",)
+    across = True
+
+    def applies(self, facts: Sequence[Facts]) -> bool:
+        """Whether a study has this figure (default: if it has several datasets and is not a sweep)."""
+        return len(facts) > 1 and not facts[0]["sweep"]
+
+    def sentences(self, facts: Sequence[Facts]) -> Iterable[str]:
+        return ()
+
+    def describe(self, facts: Sequence[Facts]) -> str:
+        return " ".join(sentence for sentence in (self.caption, *self.sentences(facts)) if sentence)
 
 
 def quoted(facts: Facts) -> set[str]:
@@ -78,9 +101,19 @@ def compared(facts: Facts) -> str:
     return f"Shown are the untrained model ({reference}) and {best}." if reference else f"Shown is {best}."
 
 
-@cache
 def all_figures(own: tuple[str, ...] = ()) -> dict[str, Figure]:
-    """Name → figure in the order of the page: every module in this folder, and every ``module:Class`` in ``own``."""
+    """Name → figure of one dataset, in the order of the page; ``own`` are a user's figures as ``module:Class``."""
+    return {name: figure for name, figure in _figures(own).items() if not figure.across}
+
+
+def study_figures(own: tuple[str, ...] = ()) -> dict[str, Figure]:
+    """Name → figure of all datasets together, in the order of the page; ``own`` as in ``all_figures``."""
+    return {name: figure for name, figure in _figures(own).items() if figure.across}
+
+
+@cache
+def _figures(own: tuple[str, ...]) -> dict[str, Figure]:
+    """Every module in this folder, and every ``module:Class`` in ``own``."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     classes = [
         value
