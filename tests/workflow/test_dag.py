@@ -39,6 +39,27 @@ def test_every_number_can_be_traced_to_its_run(finished):
     assert float(rows[record["best_epoch"]]["val_MAP@R"]) == record["best_value"]
 
 
+def test_rows_are_compared_on_their_seeds(project):
+    """One seed has no test. With three seeds, all pairs have one, and the study a figure of the differences."""
+    lines = list(csv.DictReader(project.read("results/letters/glyphs/comparison.csv").splitlines()))
+    assert len(lines) == 6 and {line["note"] for line in lines} == {"No interval and no test: one seed in common."}
+    project.edit("config/studies/letters.yaml", "seeds: [0]", "seeds: [0, 1, 2]")
+    for path in list(project.path("results/letters/glyphs").glob("*/seed0/*ted.json")):
+        for seed in (1, 2):
+            result = json.loads(path.read_text(encoding="utf-8"))
+            result["metrics"]["MAP@R"] += 0.01 * seed if path.parts[-3] == "triplet" else 0
+            project.write(str(path.relative_to(project.folder)).replace("seed0", f"seed{seed}"), json.dumps(result))
+    folder = "results/letters_so_far"
+    project.succeed("--cores", "1", "--", f"{folder}/glyphs/comparison.csv", f"{folder}/figures/glyphs_differences.png")
+    lines = list(csv.DictReader(project.read(f"{folder}/glyphs/comparison.csv").splitlines()))
+    for line in lines:
+        assert (line["seeds"], line["confidence"], line["note"]) == ("3", "0.75", "")
+        assert float(line["low"]) <= float(line["difference"]) <= float(line["high"])
+    first = next(line for line in lines if (line["first"], line["second"]) == ("pretrained", "triplet"))
+    assert float(first["high"]) - float(first["low"]) == pytest.approx(2) and first["pairs"] == "3"
+    assert project.path(f"{folder}/figures/glyphs_differences.svg").stat().st_size > 5000
+
+
 def test_views_have_the_dimensions_of_their_folds(finished):
     assert load_file(finished.path(f"{RUN}/embeddings.safetensors"))["test"].shape == (30, 16)
     dims = {}

@@ -79,6 +79,8 @@ def test_published_tables_and_searches_need_neither_images_nor_training(tmp_path
         assert r"\begin{tabular}" in project.read(f"results/mlrc_published/{dataset}/table.tex")
     markdown = project.read("results/mlrc_published/cub200/table.md")
     assert "67.08 / 66.02" in markdown and "Nothing was measured here" in markdown
+    assert "Average ranks over datasets</h3>" in project.read("results/mlrc_published/index.html")
+    assert project.path("results/mlrc_published/figures/critical_difference.png").stat().st_size > 5000
     validation = table_rows(project, "results/mlrc_published/sop/table.csv")
     assert float(validation["arcface"]["validation_MAP@R_published_3"]) == 41.93
     figures = {path.stem for path in project.path("results/mlrc_tuning_published/figures").glob("*.png")}
