@@ -73,6 +73,12 @@ def test_published_values_are_ranked_where_nothing_is_measured(tmp_path):
     assert len(figure.axes) == 1 and "Arcface  1.00" in texts(figure.axes[0])
 
 
+def test_a_dataset_without_any_value_is_left_out(tmp_path):
+    inputs = study(quoted=quotes(), scope="published", datasets=("birds", "flowers", "cars"))
+    assert FIGURE.applies(inputs.facts) and FIGURE.describe(inputs.facts).endswith("The datasets are birds, cars.")
+    assert "2 datasets" in drawn(inputs, tmp_path).axes[0].get_title()
+
+
 def test_too_few_methods_give_a_sentence(tmp_path):
     figure = drawn(study(missing=[("cosface", "cars"), ("margin", "cars")]), tmp_path)
     assert "3 or more methods" in figure.texts[0].get_text()

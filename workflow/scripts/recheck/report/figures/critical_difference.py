@@ -24,14 +24,14 @@ METHODS, DATASETS = 3, 2
 
 
 def values(tables: Sequence[DataFrame], metrics: Sequence[str], view: str, column: str) -> DataFrame:
-    """Datasets × methods: the value of each method with a value on any dataset, from the frames of the tables."""
+    """Datasets × methods, from the frames of the tables; without datasets and methods that have no value at all."""
     import pandas as pd
 
     rows = []
     for frame, metric in zip(tables, metrics, strict=True):
         shown = frame[(frame["view"] == view) & (frame["metric"] == metric) & (frame["planned"] > 0)]
         rows.append(shown.set_index("method")[column].rename(len(rows)))
-    return pd.DataFrame(rows).dropna(axis="columns", how="all")
+    return pd.DataFrame(rows).dropna(axis="columns", how="all").dropna(axis="index", how="all")
 
 
 def draw(panels: Sequence[tuple[str, DataFrame]], *, published: bool, png: str | Path, svg: str | Path) -> Drawing:
@@ -143,15 +143,17 @@ class CriticalDifference(StudyFigure):
     caption = (
         "The rank of each method on each dataset (1 is the highest value), averaged over datasets. Methods joined by a "
         "thick bar do not differ: their average ranks are at most the critical difference of Nemenyi's test (5 %) "
-        "apart. Methods without a value on every dataset are not ranked."
+        "apart. Methods without a value on every one of these datasets are not ranked."
     )
 
     def sentences(self, facts: Sequence[Facts]) -> Iterable[str]:
-        yield f"The datasets are {', '.join(each['dataset_title'] for each in facts)}."
+        titles = [each["dataset_title"] for each, rows in zip(facts, _rows(facts), strict=True) if rows]
+        yield f"The datasets are {', '.join(titles)}."
 
     def applies(self, facts: Sequence[Facts]) -> bool:
-        rows = set.intersection(*({*each["measured"]} if _measured(facts) else quoted(each) for each in facts))
-        return super().applies(facts) and len(rows) >= METHODS
+        datasets = [rows for rows in _rows(facts) if rows]
+        enough = len(datasets) >= DATASETS and len(set.intersection(*datasets)) >= METHODS
+        return super().applies(facts) and enough
 
     def draw(self, inputs: StudyInputs, png: str | Path, svg: str | Path) -> Drawing:
         facts, measured = inputs.facts, _measured(inputs.facts)
@@ -165,6 +167,11 @@ class CriticalDifference(StudyFigure):
         ]
         panels = [(title, frame.rename(columns=labels)) for title, frame in panels]
         return draw(panels, published=not measured, png=png, svg=svg)
+
+
+def _rows(facts: Sequence[Facts]) -> list[set[str]]:
+    """The rows with a value on each dataset."""
+    return [{*each["measured"]} if _measured(facts) else quoted(each) for each in facts]
 
 
 def _measured(facts: Sequence[Facts]) -> bool:
