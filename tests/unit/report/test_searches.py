@@ -11,7 +11,7 @@ from recheck.report import searches, tables
 from recheck.report.figures import all_figures
 from recheck.report.inputs import Inputs
 from recheck.report.tables.table import load
-from recheck.space import nested
+from recheck.space import filled
 from recheck.study.compose import Files
 from recheck.study.model import load_study
 from recheck.tuning.choose import choose
@@ -70,7 +70,7 @@ def inputs(tmp_path):
         for seed, value in ((0, 0.44), (1, 0.48)):
             path = folder / f"seed{seed}/fold0/run.json"
             path.parent.mkdir(parents=True)
-            record = {"best": {"val_MAP@R": value}, "configuration": nested(best["values"])}
+            record = {"best": {"val_MAP@R": value}, "configuration": filled({}, best["values"])}
             path.write_text(json.dumps(record), encoding="utf-8")
             files["runs"].append(path)
     return Inputs(about, files)
