@@ -128,7 +128,7 @@ def test_query_views_have_their_own_figures_and_costs_need_a_baseline():
 
 def test_every_figure_needs_known_files_and_has_a_unique_place():
     kinds = {"evaluations", "histories", "runs", "embeddings", "searches", "trials", "index", "split", "pack"}
-    kinds |= {"quoted_searches", "tables"}
+    kinds |= {"quoted_searches", "tables", "importances"}
     figures = [*all_figures().values(), *study_figures().values()]
     assert all(figure.needs and set(figure.needs) <= kinds for figure in figures)
     assert len({figure.place for figure in figures}) == len(figures)
