@@ -1,12 +1,14 @@
-"""This commit compared with an earlier one, in turn: embedding, waiting for first batches and states, the quickstart.
+"""This commit compared with an earlier one: counts on a pretended GPU, embedding, first batches, states, quickstart.
 
 Both commits are checked out into temporary folders. Each measurement is a new process that uses the package of one of
 them. The quickstart's contrastive rows are trained and embedded by both commits from the same packed images; their
-weights, embeddings and histories are compared bit by bit. About nine minutes on two idle cores.
+weights, embeddings and histories are compared bit by bit. About ten minutes on two idle cores; `--counts` only counts,
+which takes a minute on any machine. `report.py before_after` writes the section into docs/performance.md.
 """
 
 import argparse
 import csv
+import datetime
 import hashlib
 import inspect
 import json
@@ -163,24 +165,68 @@ def checked_out(commit: str, folder: Path) -> Path:
     return folder
 
 
-def compared(commit: str, turns: int, with_quickstart: bool) -> str:
+def compared(commit: str, turns: int, only_counts: bool, with_quickstart: bool) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         trees = {
             "before": checked_out(commit, Path(temporary) / "before"),
             "now": checked_out("HEAD", Path(temporary) / "now"),
         }
-        photos = Path(temporary) / "photos"
-        photos.mkdir()
-        found: dict[str, dict[str, list]] = {}
-        for turn in range(turns):
-            for name, tree in trees.items():
-                for part in PARTS:
-                    if part != "engine" or name == "now" or turn == 0:
-                        found.setdefault(name, {}).setdefault(part, []).append(measured(tree, part, photos))
-        lines = _lines(found)
-        if with_quickstart:
-            lines += _quickstart(trees, turns)
-    return f"## This commit and {commit}\n\n" + "\n".join(lines) + "\n"
+        lines = _counted({name: counts(tree) for name, tree in trees.items()})
+        if not only_counts:
+            lines += [
+                "",
+                "Measured on the CPU, in alternation:",
+                "",
+                *_measured(trees, Path(temporary) / "photos", turns),
+            ]
+            if with_quickstart:
+                lines += _quickstart(trees, turns)
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    about = f"Commit {head.stdout.strip()} compared with {commit}, on {datetime.date.today():%-d %B %Y}"
+    command = f"`python benchmarks/before_after.py{' --counts' if only_counts else ''}`"
+    return f"## Before and after\n\n{about} ({command}).\n\n" + "\n".join(lines) + "\n"
+
+
+def counts(tree: Path) -> dict[str, Any]:
+    command = [sys.executable, str(ROOT / "benchmarks" / "commit_counts.py"), str(tree)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def _counted(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Counts of both commits; each cell is before → now, or one number if nothing changed."""
+
+    def both(before: float, now: float, digits: int = 0) -> str:
+        first, last = (f"{value:,.{digits}f}" for value in (before, now))
+        return first if first == last else f"{first} → {last}"
+
+    columns = (("waits", 0), ("launches", 0), ("sent", 1), ("state", 0))
+    before, now = found["before"], found["now"]
+    return [
+        "One training step, counted on a pretended GPU as in the section *GPU*:",
+        "",
+        "| study | row | waits | launches | MB to the GPU | MB per state |",
+        "|---|---|---:|---:|---:|---:|",
+        *(
+            f"| {new['study']} | {new['row']} | {' | '.join(both(old[key], new[key], n) for key, n in columns)} |"
+            for old, new in zip(before["rows"], now["rows"], strict=True)
+        ),
+        "",
+        f"- States written in {before['saved_epochs']} epochs of {before['seconds']:g} s each (an invented clock): "
+        f"{both(before['states'], now['states'])}.",
+        f"- Loader processes started in {before['loaded_epochs']} epochs with {before['workers']} of them at a time: "
+        f"{both(before['processes'], now['processes'])}.",
+    ]
+
+
+def _measured(trees: dict[str, Path], photos: Path, turns: int) -> list[str]:
+    photos.mkdir()
+    found: dict[str, dict[str, list]] = {}
+    for turn in range(turns):
+        for name, tree in trees.items():
+            for part in PARTS:
+                if part != "engine" or name == "now" or turn == 0:
+                    found.setdefault(name, {}).setdefault(part, []).append(measured(tree, part, photos))
+    return _lines(found)
 
 
 def _lines(found: dict[str, dict[str, list]]) -> list[str]:
@@ -237,6 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", default="f7f1f9f", help="the earlier commit (default: f7f1f9f)")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--counts", "--quick", action="store_true", help="only count, measure no times")
     parser.add_argument("--no-quickstart", action="store_true", help="leave out the training of real rows")
     parser.add_argument("--measure", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--tree", type=Path, help=argparse.SUPPRESS)
@@ -245,7 +292,7 @@ def main() -> None:
     if options.measure:
         print(json.dumps(measure(options.measure, options.tree, options.photos)))
     else:
-        print(compared(options.before, options.turns, not options.no_quickstart))
+        print(compared(options.before, options.turns, options.counts, not options.no_quickstart))
 
 
 if __name__ == "__main__":

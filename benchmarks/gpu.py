@@ -55,8 +55,8 @@ def trained_rows(study_name: str) -> list[tuple[str, dict[str, Any]]]:
     return [(row, run.training) for row, run in runs.items() if run.trained]
 
 
-def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> str:
-    """A line of the table."""
+def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> dict[str, float]:
+    """What the second step of a run does, and the size of its state."""
     settings = copy.deepcopy(settings)
     settings["schedule"]["warm_up"] = None
     settings["model"]["batch_norm"] = "trained"
@@ -73,8 +73,14 @@ def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder:
     batch = settings["sampler"]["batch"]
     image = transforms.build(settings["transforms"]["train"])(np.zeros((256, 256, 3), np.uint8), torch.Generator())
     sent = step.bytes_to_device + batch * (image.numel() - 3 * SIZE**2)
-    counts = f"{step.syncs.total()} | {step.launches:,} | {sent / MB:.1f} | {state.size / MB:.0f}"
-    return f"| {study} | {row} | {batch} | {counts} |"
+    return {"waits": step.syncs.total(), "launches": step.launches, "sent": sent / MB, "state": state.size / MB}
+
+
+def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> str:
+    """A line of the table."""
+    step = counted(settings, data, folder, gpu)
+    counts = f"{step['waits']} | {step['launches']:,} | {step['sent']:.1f} | {step['state']:.0f}"
+    return f"| {study} | {row} | {settings['sampler']['batch']} | {counts} |"
 
 
 def section(quick: bool) -> str:

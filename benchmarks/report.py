@@ -29,8 +29,10 @@ SECTIONS = (
     "quickstart",
     "gpu",
 )
+ONLY_BY_NAME = ("before_after",)
 PACKAGES = ("torch", "torchvision", "pytorch-metric-learning", "faiss-gpu", "faiss-cpu", "numpy", "snakemake")
 GOAL = "- Goal: "
+ABOUT = f"replace only these in the page (default: write all but {', '.join(ONLY_BY_NAME)})"
 
 
 def machine() -> str:
@@ -63,7 +65,6 @@ def run(name: str, quick: bool) -> str:
 
 
 def assembled(sections: list[str], about: str, date: datetime.date, busy: float, quick: bool) -> str:
-    goals = [line.removeprefix(GOAL) for text in sections for line in text.splitlines() if line.startswith(GOAL)]
     failed = sum("**This measurement failed**" in text for text in sections)
     warning = "**Made with `--quick`: these figures mean nothing.**\n\n" if quick else ""
     return f"""# Performance
@@ -73,11 +74,25 @@ alternation with it: the median of the turns (min–max). Times in seconds only 
 
 {about}. Load average before the start: {busy:.1f}.{f" {failed} measurement(s) failed, see below." if failed else ""}
 
-| goal | measured |
-|---|---|
-{chr(10).join(_row(line) for line in goals)}
+{_goals(sections)}
 
 {chr(10).join(sections)}"""
+
+
+def updated(page: str, texts: list[str]) -> str:
+    """The page with these sections in the place of those with the same headings, or at its end."""
+    head, *sections = (part.strip() + "\n" for part in re.split(r"^(?=## )", page, flags=re.M))
+    for text in texts:
+        title = text.splitlines()[0]
+        place = next((n for n, old in enumerate(sections) if old.splitlines()[0] == title), len(sections))
+        sections[place : place + 1] = [text]
+    head = re.sub(r"^\| goal .*(\n\|.*)*", lambda table: _goals(sections), head, flags=re.M)
+    return "\n".join([head, *sections])
+
+
+def _goals(sections: list[str]) -> str:
+    goals = [line.removeprefix(GOAL) for text in sections for line in text.splitlines() if line.startswith(GOAL)]
+    return "\n".join(["| goal | measured |", "|---|---|", *map(_row, goals)])
 
 
 def _row(line: str) -> str:
@@ -87,7 +102,7 @@ def _row(line: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help=f"default: {', '.join(SECTIONS)}")
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS, *ONLY_BY_NAME], help=ABOUT)
     parser.add_argument("--quick", action="store_true", help="shortened runs, printed instead of written")
     parser.add_argument("--output", type=Path, help="file to write (default: docs/performance.md)")
     options = parser.parse_args()
@@ -95,8 +110,11 @@ def main() -> None:
     for name in options.sections or [name for name in SECTIONS if (FOLDER / f"{name}.py").exists()]:
         print(f"{name} …", file=sys.stderr, flush=True)
         texts.append(run(name, options.quick))
-    page = assembled(texts, machine(), datetime.date.today(), busy, options.quick)
     output = options.output or (None if options.quick else PAGE)
+    if options.sections and output and output.exists():
+        page = updated(output.read_text(encoding="utf-8"), texts)
+    else:
+        page = assembled(texts, machine(), datetime.date.today(), busy, options.quick)
     if output is None:
         print(page)
     else:

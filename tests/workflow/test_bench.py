@@ -50,6 +50,16 @@ def test_a_failed_measurement_is_reported_and_the_others_continue(tmp_path, monk
     assert "2 January 2026" in page and "1 measurement(s) failed" in page and "mean nothing" not in page
 
 
+def test_a_section_is_replaced_in_the_page():
+    sections = ["## One\n\n- Goal: a. old\n", "## Two\n\n- Goal: b. kept\n"]
+    page = report.assembled(sections, "A machine", datetime.date(2026, 1, 2), 0.1, quick=False)
+    assert report.updated(page, []) == page
+    renewed = report.updated(page, ["## One\n\n- Goal: a. new\n", "## Three\n"])
+    assert re.findall(r"^## (.+)$", renewed, re.M) == ["One", "Two", "Three"]
+    assert "| a | new |\n| b | kept |" in renewed and "old" not in renewed
+    assert report.updated(renewed, ["## One\n\n- Goal: a. new\n"]) == renewed
+
+
 def test_a_goal_is_judged_by_the_median_and_listed_at_the_top():
     lines = [timing.goal("a", [0.9, 1.2, 3.0], 1), timing.goal("b", [0.9, 1.2, 3.0], 1, at_least=False)]
     assert lines[0].endswith(": met.") and lines[1].endswith(": **missed**.")
