@@ -215,6 +215,8 @@ def _counted(found: dict[str, dict[str, Any]]) -> list[str]:
         f"{both(before['states'], now['states'])}.",
         f"- Loader processes started in {before['loaded_epochs']} epochs with {before['workers']} of them at a time: "
         f"{both(before['processes'], now['processes'])}.",
+        "- Elsewhere: fills, `compile` and `channels_last` are measured by `benchmarks/steps.py`, encoded packs in the "
+        "section *Packs*. Only a GPU can show what `precision: tf32` and `gpu_share` gain ([gpu.md](gpu.md)).",
     ]
 
 
