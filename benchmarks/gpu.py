@@ -33,11 +33,12 @@ MB = 1e6
 
 
 class _Measured(StateFile):
-    """Measures the bytes of a state instead of writing them."""
+    """Measures the bytes of the last state instead of writing them."""
 
     size = 0
 
     def save(self, state: dict[str, Any]) -> None:
+        self.size = 0
         torch.save(state, self)
 
     def write(self, data: bytes) -> int:
