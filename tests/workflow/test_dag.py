@@ -262,6 +262,8 @@ def test_published_values_need_no_images_and_no_runs(fresh):
     assert "Triplet" in table and "12.34" in table and "Nothing was measured here" in table and "ProxyNCA" not in table
     page = fresh.read("results/letters_published/index.html")
     assert "<h1>Letters – published values only, nothing measured here</h1>" in page
+    assert "published cells" not in page
+    assert len(fresh.read("results/letters_published/verdicts.csv").splitlines()) == 1
     assert not fresh.path("results/letters").exists() and not fresh.path("resources/datasets").exists()
     assert fresh.planned("letters_published") == {}
     fresh.edit("resources/published/letters.yaml", "12.34", "12.43")
@@ -330,3 +332,7 @@ def test_a_sweep_has_its_own_figure_in_every_variant(fresh):
         assert fresh.path(f"results/{target}/figures/glyphs_sweep.svg").stat().st_size > 5000
         assert "≈\u00a012.5" in fresh.read(f"results/{target}/glyphs/table.md")
         assert "glyphs-sweep" in fresh.read(f"results/{target}/index.html")
+    _, line = fresh.read("results/letters_so_far/verdicts.csv").splitlines()
+    assert line.startswith("glyphs,triplet_4,") and line.endswith(",not run,")
+    sentence = "0 of 1 published cells reproduced, 0 not, 0 undecided, 1 not run."
+    assert sentence in fresh.read("results/letters_so_far/index.html").split("</header>")[0]
