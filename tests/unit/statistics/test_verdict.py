@@ -1,5 +1,8 @@
 """The rule of verdicts against statsmodels, against its formulae, and on thousands of simulated cells."""
 
+import re
+import runpy
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -18,6 +21,7 @@ from recheck.statistics.verdict import (
     compare,
     seeds_needed,
 )
+from support.project import ROOT
 
 ALPHA = 0.05
 DRAWS = 20_000
@@ -146,6 +150,18 @@ def test_no_number_of_seeds_decides_if_the_published_value_is_too_uncertain():
     """One published run with s = 1: beyond ± 1.96 it is refuted, and never equivalent within ± 1."""
     assert seeds_needed(60.0, 1.0, 5, Quote(60.5), 1.0, ALPHA) is None
     assert compare(60.0, 1.0, MOST_SEEDS, Quote(60.5), 1.0, ALPHA).verdict == UNDECIDED
+
+
+def test_the_example_and_the_seeds_of_the_manual(tmp_path, capsys):
+    text = (ROOT / "docs/verdicts.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "example.py").write_text(example, encoding="utf-8")
+    runpy.run_path(str(tmp_path / "example.py"))
+    printed = [f"# {line}" for line in capsys.readouterr().out.splitlines()]
+    assert len(printed) == 4 and "\n".join(printed) in example
+    for sd in (0.3, 0.5, 0.7):
+        needed = [seeds_needed(60.0, sd, 2, Quote(60.0, runs, error=0.005), 1.0, ALPHA) for runs in (10, 1)]
+        assert f"| {sd} | {needed[0]} | {needed[1] or 'never'} |" in text
 
 
 # --- simulated studies ----------------------------------------------------------------------------------------------
