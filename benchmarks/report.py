@@ -28,6 +28,7 @@ SECTIONS = (
     "startup",
     "quickstart",
     "gpu",
+    "site_table",
 )
 ONLY_BY_NAME = ("before_after",)
 PACKAGES = ("torch", "torchvision", "pytorch-metric-learning", "faiss-gpu", "faiss-cpu", "numpy", "snakemake")

@@ -65,7 +65,7 @@ sys.path.append(os.getcwd())
 OWN_FIGURES = config.get("figures") if isinstance(config.get("figures"), list) else []
 STUDY_FIGURES = for_users(study_figures)(tuple(OWN_FIGURES))
 FIGURES = all_figures(tuple(OWN_FIGURES)) | STUDY_FIGURES
-RESOURCES, RESULTS = (workflow.pathvars.get(name) for name in ("resources", "results"))
+RESOURCES, RESULTS, LOGS = (workflow.pathvars.get(name) for name in ("resources", "results", "logs"))
 EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
 # State that a run resumes from. It is not a declared output, because Snakemake would delete it.
@@ -75,6 +75,8 @@ TRIAL = "{study}/{dataset}/{method}/trial{trial}/fold{fold}"
 ROW = r"[a-z0-9][a-z0-9._-]*"
 SEARCH_NEEDS = ("quoted_searches", "searches", "trials")
 TABLE_NEEDS = ("evaluations", "index", "runs", "searches", "split")
+PAGE_NEEDS = ("evaluations", "runs")
+GALLERY_NEEDS = ("embeddings", "evaluations", "index", "pack", "split")
 
 GPUS = [] if config.get("device") == "cpu" else visible_gpus()
 # Threads of a run on a machine with enough cores; `RUN_THREADS` may get smaller below.
@@ -134,6 +136,7 @@ if GPUS and workflow.is_main_process and workflow.global_resources["_nodes"].val
     RUN_THREADS = max(1, min(RUN_THREADS, cores // max(1, min(limit, places))))
 
 TARGETS, REPORTS = CATALOGUE.targets, CATALOGUE.reports
+SITE_REPORTS = CATALOGUE.site_reports()
 COST_REPORTS = [report for report, (target, _) in REPORTS.items() if TARGETS[target][1] == COST]
 study_of, shown_study, facts_of, all_facts_of, page_facts, figures_of, search_tables, needed, existing = (
     for_users(getattr(CATALOGUE, name))
@@ -169,6 +172,11 @@ wildcard_constraints:
 def target_files(name):
     """The pages of a target, and files of its finished work that were deleted."""
     return CATALOGUE.pages(name) + CATALOGUE.deleted(name, FIGURES)
+
+
+site_studies = for_users(lambda: CATALOGUE.site(TABLE_NEEDS))
+site_galleries = for_users(CATALOGUE.site_galleries)
+run_folder = for_users(lambda report: CATALOGUE.reported(report).name)
 
 
 @for_users

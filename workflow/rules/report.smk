@@ -171,7 +171,7 @@ rule searches:
 
 rule page:
     input:
-        unpack(lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, ["runs"])),
+        unpack(lambda wildcards: needed(wildcards.study, shown_study(wildcards.study).datasets, PAGE_NEEDS)),
         tables=lambda wildcards: [
             f"<results>/{wildcards.study}/{dataset}/table.json"
             for dataset in shown_study(wildcards.study).datasets
@@ -209,7 +209,14 @@ rule page:
         runtime=10,
     params:
         facts=lambda wildcards: page_facts(wildcards.study, FIGURES),
-        existing=lambda wildcards: existing(wildcards.study, shown_study(wildcards.study).datasets, ["runs"]),
+        datasets=lambda wildcards: [
+            facts_of(wildcards.study, dataset) for dataset in shown_study(wildcards.study).datasets
+        ],
+        existing=lambda wildcards: existing(
+            wildcards.study, shown_study(wildcards.study).datasets, PAGE_NEEDS
+        ),
+        runs=lambda wildcards: run_folder(wildcards.study),
+        folders=lambda wildcards: [RESULTS, LOGS],
     message:
         "Assembling the page of {wildcards.study}"
     script:

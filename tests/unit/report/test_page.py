@@ -4,7 +4,10 @@ The images are real (letters in several typefaces), the embeddings too (their pi
 run records are made up.
 """
 
+import json
+import re
 from copy import deepcopy
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -145,7 +148,7 @@ class Outline(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.open, self.links, self.images, self.ids = [], [], [], [], []
+        self.tags, self.open, self.links, self.images, self.drawings, self.ids = [], [], [], [], [], []
         self.feed(text)
         self.close()
 
@@ -155,6 +158,8 @@ class Outline(HTMLParser):
         self.ids += [attributes["id"]] if "id" in attributes else []
         self.links += [attributes["href"]] if "href" in attributes else []
         self.images += [attributes] if tag == "img" else []
+        self.drawings += [attributes] if tag == "svg" else []
+        assert tag != "script" or "src" not in attributes
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -165,11 +170,22 @@ class Outline(HTMLParser):
 def test_the_page_is_complete_and_self_contained(made):
     outline = Outline(made[2])
     assert outline.open == []
-    assert len(outline.images) == len(SHOWN)
+    assert len(outline.images) + len(outline.drawings) == len(SHOWN)
     assert all(image["src"].startswith("data:image/") and len(image["alt"]) > 20 for image in outline.images)
     assert all(link.startswith(("#", "data:")) for link in outline.links)
-    assert not {"script", "link", "iframe"} & set(outline.tags)
-    assert "url(" not in made[2] and "@import" not in made[2]
+    assert all(drawing["role"] == "img" and len(drawing["aria-label"]) > 20 for drawing in outline.drawings)
+    assert not {"link", "iframe"} & set(outline.tags)
+    assert set(re.findall(r"url\((.)", made[2])) <= {"#"} and "@import" not in made[2]
+
+
+def test_figures_with_values_are_part_of_the_page_and_name_every_mark(made):
+    outline = Outline(made[2])
+    values = [json.loads(unescape(text)) for text in re.findall(r'<metadata class="values">(.*?)</metadata>', made[2])]
+    assert len(values) == len(outline.drawings) == 3, "metrics, recall and curves"
+    assert all(0 < x < 1 and 0 < y < 1 for points in values for x, y, _ in points)
+    assert len(values[0]) == 3 * 2 * 2 and values[0][0][2].startswith("Pretrained, concatenated\nP@1 ")
+    assert "Sharp eyes, concatenated\nR@4" in "".join(text for *_, text in values[1])
+    assert [text.splitlines()[1] for *_, text in values[2]][:2] == ["step 0: 20.00", "step 5: 30.00"]
 
 
 def test_every_internal_link_has_a_target_and_ids_are_unique(made):

@@ -1,6 +1,8 @@
 """A study's page: one self-contained HTML file with all tables, figures and runs."""
 
 import base64
+import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ import jinja2
 from recheck.files import read_json
 from recheck.report import citations, results, verdicts
 from recheck.report.figures import all_figures, study_figures
+from recheck.report.site import render as site
 from recheck.report.tables import Table, load
 from recheck.report.tables.plain import PlainTable
 from recheck.sanity import MARK
@@ -37,6 +40,14 @@ class Picture:
         path = Path(self.svg) if Path(self.svg).stat().st_size <= LARGEST_SVG else Path(self.png)
         return data_uri(path.read_bytes(), path.suffix)
 
+    @property
+    def inline(self) -> str:
+        """The SVG as an element of the page, if it has values to show beside the pointer; else empty."""
+        if Path(self.svg).stat().st_size > LARGEST_SVG:
+            return ""
+        text = Path(self.svg).read_text(encoding="utf-8")
+        return inline_svg(text, f"{Path(self.svg).stem}-", self.alt) if '<metadata class="values">' in text else ""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -60,6 +71,13 @@ def table_downloads(table: Table | PlainTable, file: str) -> list[tuple[str, str
     return [(name, f"{file}{end}", data_uri(text.encode(), end)) for name, end, text in texts]
 
 
+def inline_svg(text: str, prefix: str, alt: str) -> str:
+    """An SVG file as an element with its text alternative; ``prefix`` makes its ids different from those of others."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(alt)}"', 1)
+
+
 def data_uri(content: bytes, suffix: str) -> str:
     return f"data:{MEDIA[suffix]};base64,{base64.b64encode(content).decode()}"
 
@@ -71,10 +89,12 @@ def make(
     run_files: Iterable[str | Path],
     own_figures: tuple[str, ...] = (),
     search_files: Iterable[str | Path] = (),
+    board: Mapping[str, Any] | None = None,
 ) -> str:
     """The HTML of a study's page, from its facts, ``table.json`` files, figures (.png, .svg) and ``run.json`` files.
 
-    ``own_figures`` are the user's figures, as ``module:Class``; ``search_files`` have tables of searches.
+    ``own_figures`` are the user's figures, as ``module:Class``; ``search_files`` have tables of searches. ``board`` is
+    the content of the interactive table.
     """
     drawn = {Path(path).name: path for path in figure_files}
     tables = {table.dataset: table for table in map(load, table_files)}
@@ -101,6 +121,7 @@ def make(
         verdict_note=verdicts.multiplicity(found),
         across=_across(drawn, own_figures, facts.get("captions_across", {})),
         searches=[PlainTable(**table) for path in search_files for table in read_json(path).values()],
+        board=board,
     )
 
 
@@ -155,6 +176,7 @@ def render(
     verdict: str = "",
     verdict_note: str = "",
     across: Sequence[Picture] = (),
+    board: Mapping[str, Any] | None = None,
 ) -> str:
     """The HTML of the page. The same inputs give the same page, because it does not contain the current date."""
     environment = jinja2.Environment(
@@ -182,6 +204,8 @@ def render(
         verdict_note=verdict_note,
         across=across,
         searches=[(table, table_downloads(table, table.name)) for table in searches],
+        board=board is not None,
+        parts=site.parts(board, with_values=True),
     )
 
 

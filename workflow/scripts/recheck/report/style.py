@@ -5,6 +5,7 @@ Snakemake imports the figures while it parses the workflow, so matplotlib is imp
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+from xml.sax.saxutils import escape
 
 from recheck.files import atomic
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 log = logging.getLogger("recheck")
+
+# figure → axes with the places (in data coordinates) and texts of their marks
+_TOLD: WeakKeyDictionary[Figure, list[tuple[Axes, list[tuple[float, float, str]]]]] = WeakKeyDictionary()
 
 # Inches. All figures have the same width, because pages and papers scale them to a common width: only so do letters of
 # the same size look the same in all of them.
@@ -198,6 +204,29 @@ def plain(value: float, _: int) -> str:
     return f"{value:g}"
 
 
+def tell(axis: Axes, xs: Iterable[float], ys: Iterable[float], texts: Iterable[str]) -> None:
+    """Remember what the marks at these places stand for: on the page their texts appear beside the pointer."""
+    points = [(x, y, text) for x, y, text in zip(xs, ys, texts, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    _TOLD.setdefault(axis.figure, []).append((axis, points))
+
+
+def _values(figure: Figure) -> list[tuple[float, float, str]]:
+    """The places of all values that were told, as fractions of width and height from the top left corner."""
+    values = []
+    for axis, points in _TOLD.get(figure, ()):
+        to_figure = axis.transData + figure.transFigure.inverted()
+        for (x, y), (*_, text) in zip(to_figure.transform([point[:2] for point in points]), points, strict=True):
+            values.append((round(float(x), 4), round(1 - float(y), 4), text))
+    return values
+
+
+def _add_values(path: Path, values: Sequence[tuple[float, float, str]]) -> None:
+    """Write values into an SVG file, as JSON in an element that is not drawn."""
+    text = path.read_text(encoding="utf-8")
+    content = escape(json.dumps(values, ensure_ascii=False, separators=(",", ":")))
+    path.write_text(text.replace("</svg>", f'<metadata class="values">{content}</metadata>\n</svg>'), encoding="utf-8")
+
+
 def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
     """The figure, after writing both files atomically, without dates or version strings."""
     import matplotlib.pyplot as plt
@@ -208,6 +237,8 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
         figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
     with atomic(svg) as temporary:
         figure.savefig(temporary, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+        if figure in _TOLD:
+            _add_values(temporary, _values(figure))
     plt.close(figure)
     return figure
 

@@ -285,6 +285,42 @@ class Catalogue:
         files = [path for document in self.documents(report) for path in document.get("search_files", ())]
         return {QUOTED_SEARCHES: files} if QUOTED_SEARCHES in needs else {}
 
+    # used by the rules of site.smk
+
+    def site_reports(self) -> dict[str, str]:
+        """Report with the results so far → its study, for every study. The site shows these."""
+        return {f"{name}_{SO_FAR}": name for name in self.files.studies}
+
+    def site(self, needs: Iterable[str]) -> list[dict[str, Any]]:
+        """What the site shows of every study: facts, the files that exist, and its report if there is one."""
+        return [
+            {
+                "folder": report,
+                "about": self.page_facts(name),
+                "datasets": [
+                    (self.facts(report, dataset), self.existing(report, [dataset], needs))
+                    for dataset in self.shown(report).datasets
+                ],
+                "page": next(filter(self._exists, self._site_pages(name)), None),
+            }
+            for report, name in self.site_reports().items()
+        ]
+
+    def _site_pages(self, name: str) -> list[str]:
+        """The reports of a study, the most complete first."""
+        return [
+            self.place(f"<results>/{report}/index.html") for report in (name, f"{name}_{SO_FAR}", f"{name}_{PUBLISHED}")
+        ]
+
+    def site_galleries(self) -> list[str]:
+        """The galleries of the datasets with embeddings."""
+        return [
+            f"<results>/{report}/{dataset}/galleries.json"
+            for report, name in self.site_reports().items()
+            for dataset in self.shown(report).datasets
+            if grid.existing(grid.report_files(self.study(name), dataset, ["embeddings"]), self.place)["embeddings"]
+        ]
+
 
 def unknown_target(target: str, catalogue: Catalogue, others: Mapping[str, Path]) -> UserError:
     """The error for a target that does not exist."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import canonical
-from recheck.names import LAYOUTS, QUERY_VIEWS, RECALL, VALIDATION, watched_metrics
+from recheck.names import FOLD_VIEWS, LAYOUTS, QUERY_VIEWS, RECALL, VALIDATION, watched_metrics
 from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
 from recheck.study.published import Document, quoted, searched
@@ -13,6 +13,7 @@ from recheck.study.verdict_rule import verdict_rule
 
 # A caption lists up to this many training budgets; for more it gives their range.
 LISTED_BUDGETS = 3
+CONCATENATED = FOLD_VIEWS[0]
 
 
 def facts(
@@ -74,7 +75,13 @@ def page_facts(
 ) -> dict[str, Any]:
     """Everything that a study's page shows, except its tables, figures and runs; ``titles`` are those of datasets."""
     rows = [
-        {"name": row.name, "label": label(study, row.name), "family": row.family, "paper": row.paper}
+        {
+            "name": row.name,
+            "label": label(study, row.name),
+            "family": row.family,
+            "paper": row.paper,
+            **_model(next(runs[row.name] for runs in study.runs.values()), study.views),
+        }
         for row in study.rows.values()
     ]
     sources = {
@@ -155,6 +162,15 @@ def backbone(runs: Iterable[Run]) -> str:
     """The backbones of the runs (usually one) with their initial weights."""
     names = (run.settings["model"]["backbone"]["name"] + _start(run) for run in runs)
     return ", ".join(dict.fromkeys(names))
+
+
+def _model(run: Run, views: Iterable[str]) -> dict[str, Any]:
+    """The backbone of a row, and the size of its embeddings in each view, as far as its settings tell."""
+    size = run.settings["model"].get("head", {}).get("dim")
+    reduced = (run.evaluation["reduction"] or {}).get("dims") or {}
+    dims = {view: size * run.members if size and view == CONCATENATED else size for view in views}
+    dims |= {view: dim for view, dim in reduced.items() if view in dims}
+    return {"backbone": backbone([run]), "dims": {view: dim for view, dim in dims.items() if dim}}
 
 
 def _start(run: Run) -> str:

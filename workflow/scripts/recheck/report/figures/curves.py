@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recheck.report.figures import Facts, Figure
-from recheck.report.style import BLUE, INK, VERMILLION, WIDTH, arranged, legend_line, note, plain, save, styled
+from recheck.report.style import BLUE, INK, VERMILLION, WIDTH, arranged, legend_line, note, plain, save, styled, tell
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Series
@@ -61,7 +61,9 @@ def draw(
             if selection:
                 titled = figure.add_subplot(grid[len(heights) * band, column], sharex=loss, sharey=first)
                 first = first or titled
-                _lines(titled, runs, selection, 100, BLUE)
+                shared = _lines(titled, runs, selection, 100, BLUE)
+                name = f"{labels[method]}, {selection.replace('_', ' ')}"
+                tell(titled, shared.index, shared, [f"{name}\nstep {x}: {y:.2f}" for x, y in shared.items()])
                 marked |= _mark_chosen(titled, runs, selection, chosen)
                 titled.tick_params(labelbottom=False, labelleft=column == 0)
             titled.set_title(labels[method])
@@ -93,14 +95,15 @@ def _scale_loss(axis: Axes, losses: Series) -> None:
         axis.yaxis.set_major_locator(MaxNLocator(3))
 
 
-def _lines(axis: Axes, runs: DataFrame, column: str, scale: float, colour: str) -> None:
-    """Draw each run as a thin line, and their mean over the steps that all runs have."""
+def _lines(axis: Axes, runs: DataFrame, column: str, scale: float, colour: str) -> Series:
+    """Draw each run as a thin line, and their mean over the steps that all runs have; return this mean."""
     runs = runs.dropna(subset=[column])
     for _, run in runs.groupby(["seed", "fold"]):
         axis.plot(run["step"], scale * run[column], color=colour, lw=0.8, alpha=0.45)
     folds = runs.groupby("step")[column].agg(["mean", "size"])
     shared = folds[folds["size"] == folds["size"].max()]
     axis.plot(shared.index, scale * shared["mean"], color=colour, lw=2)
+    return scale * shared["mean"]
 
 
 def _mark_chosen(axis: Axes, runs: DataFrame, column: str, chosen: Mapping[tuple[str, int, int], int]) -> bool:

@@ -190,13 +190,18 @@ def _picture(axis: Axes, picture: np.ndarray, corner: tuple[float, float], size:
     )
 
 
-def _nearest(vectors: np.ndarray, queries: int) -> np.ndarray:
-    """The nearest rows of each query: from the gallery (after the first ``queries`` rows), else from all other rows."""
+def nearest(vectors: np.ndarray, queries: int, count: int, chosen: np.ndarray | None = None) -> np.ndarray:
+    """The nearest rows of each query: from the gallery (after the first ``queries`` rows), else from all other rows.
+
+    ``chosen`` are positions of queries; all of them unless given.
+    """
     if queries < len(vectors):
-        return queries + Search(vectors[queries:]).nearest(vectors[:queries], NEIGHBOURS)
+        asked = vectors[:queries] if chosen is None else vectors[chosen]
+        return queries + Search(vectors[queries:]).nearest(asked, count)
     search = Search(vectors)
-    search.pair_up(NEIGHBOURS)
-    return search.nearest(None, NEIGHBOURS, np.arange(queries))
+    if chosen is None:
+        search.pair_up(count)
+    return search.nearest(None, count, np.arange(queries) if chosen is None else chosen)
 
 
 class Gallery(Figure):
@@ -221,14 +226,14 @@ class Gallery(Figure):
         classes, counts = np.unique(labels[queries:] if queries < len(labels) else labels, return_counts=True)
         answerable = np.isin(labels[:queries], classes if queries < len(labels) else classes[counts > 1])
         chosen = choose_queries(labels[:queries], answerable, QUERIES)
-        nearest = {label: _nearest(vectors, queries) for label, vectors in shown.embeddings.items()}
+        found = {label: nearest(vectors, queries, NEIGHBOURS) for label, vectors in shown.embeddings.items()}
         return draw(
             lambda position: np.asarray(inputs.pack.image(int(shown.images[position]))),
             labels,
             chosen,
-            {label: found[chosen] for label, found in nearest.items()},
+            {label: neighbours[chosen] for label, neighbours in found.items()},
             names=shown.names,
-            counts={label: count(labels, labels[:queries], found) for label, found in nearest.items()},
+            counts={label: count(labels, labels[:queries], neighbours) for label, neighbours in found.items()},
             png=png,
             svg=svg,
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from recheck.names import FOLD_VIEWS, QUERY_VIEWS, metric_title, view_title
 from recheck.report.figures import Facts, Figure, intervals, quoted
-from recheck.report.style import GREY, PUBLISHED_ONLY, VIEW_STYLES, legend_line, panels, save, striped, styled
+from recheck.report.style import GREY, PUBLISHED_ONLY, VIEW_STYLES, legend_line, panels, save, striped, styled, tell
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Published, Series
@@ -65,6 +65,7 @@ def draw(
                         singles.loc[singles["method"] == method, "value"],
                         [document.value(method, view, metric) for document in quoted],
                         VIEW_STYLES[number],
+                        f"{labels[method]}, {view_title(view)}\n{metric_title(metric)}",
                     )
             axis.set_title(metric_title(metric))
             axis.set_xlabel("percent")
@@ -93,16 +94,23 @@ def _has_values(
 
 
 def _marks(
-    axis: Axes, y: float, row: Series | None, folds: Series, quotes: Sequence[float], style: Mapping[str, str]
+    axis: Axes,
+    y: float,
+    row: Series | None,
+    folds: Series,
+    quotes: Sequence[float],
+    style: Mapping[str, str],
+    name: str,
 ) -> set[str]:
     """Draw a view of a method on one metric; return the kinds of marks used, for the legend.
 
-    Single folds show how much a value varies if there is no interval.
+    ``name`` names the method, view and metric. Single folds show how much a value varies if there is no interval.
     """
     kinds = set()
     for quote in dict.fromkeys(value for value in quotes if not math.isnan(value)):
         kinds.add("published")
         axis.plot(quote, y, style["marker"], mfc="white", mec=style["color"], mew=1.2, ms=8, zorder=2)
+        tell(axis, [quote], [y], [f"{name} {quote:.2f} (published)"])
     if row is None:
         return kinds
     mean, half = 100 * row["mean"], 100 * row["interval"]
@@ -115,6 +123,7 @@ def _marks(
         kinds.add("fold")
         axis.plot(100 * folds, [y] * len(folds), ".", color=style["color"], ms=4.5, alpha=0.4, mew=0)
     axis.plot(mean, y, style["marker"], color=style["color"], ms=6, zorder=3)
+    tell(axis, [mean], [y], [f"{name} {mean:.2f}" + ("" if math.isnan(half) else f" ± {half:.2f}")])
     return kinds
 
 

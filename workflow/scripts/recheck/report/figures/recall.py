@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recheck.names import view_title
 from recheck.report.figures import Facts, Figure, intervals
 from recheck.report.figures.metrics import view_label
-from recheck.report.style import INK, WIDTH, label_lines, note, plain, save, series, styled
+from recheck.report.style import INK, WIDTH, label_lines, note, plain, save, series, styled, tell
 
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
@@ -57,6 +59,12 @@ def draw(
 def _recall_line(axis: Axes, recalls: DataFrame, view: str, method: str, label: str, style: dict) -> None:
     rows = recalls[(recalls["view"] == view) & (recalls["method"] == method)]
     axis.plot(rows["k"], 100 * rows["mean"], label=label, **style)
+    texts = [
+        f"{label}, {view_title(view)}\nR@{row.k} {100 * row.mean:.2f}"
+        + ("" if math.isnan(row.interval) else f" ± {100 * row.interval:.2f}")
+        for row in rows[["k", "mean", "interval"]].itertuples(index=False, name="Point")
+    ]
+    tell(axis, rows["k"], 100 * rows["mean"], texts)
     half = 100 * rows["interval"].fillna(0)
     if half.any():
         low, high = ((100 * rows["mean"] + sign * half).clip(0, 100) for sign in (-1, 1))

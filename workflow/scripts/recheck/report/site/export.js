@@ -1,0 +1,116 @@
+// What is shown, as CSV, LaTeX and BibTeX.
+
+function csvOf(data, state, rows) {
+  const metrics = shownMetrics(data, state);
+  const kinds = ["ours", "interval", "seeds", "published", "difference", "verdict"];
+  const head = ["study", "dataset", "method", "label", "family", "backbone", "view", "dim", ...metrics.flatMap((metric) => kinds.map((kind) => `${metric} ${kind}`))];
+  const lines = rows.map((row) => [
+    row.study, row.dataset, row.method, row.label, row.family, row.backbone, row.view, row.dim,
+    ...metrics.flatMap((metric) => {
+      const cell = cellOf(row, metric);
+      if (!cell) return kinds.map(() => null);
+      return [cell.mean, cell.interval, cell.mean === null ? null : Object.keys(cell.seeds).length, cell.quotes[0]?.value, cell.difference, cell.verdict];
+    }),
+  ]);
+  return [head, ...lines].map((line) => line.map(csvField).join(",")).join("\r\n") + "\r\n";
+}
+
+/** A field of a CSV file. A text that a spreadsheet would take for a formula begins with an apostrophe. */
+function csvField(value) {
+  if (value === null || value === undefined) return "";
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+const TEX = {
+  "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", $: "\\$", "&": "\\&", "%": "\\%", "#": "\\#", _: "\\_", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}",
+  "<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}", "±": "$\\pm$", "−": "$-$", "—": "---", "–": "--", "×": "$\\times$", "≈": "$\\approx$", "Δ": "$\\Delta$",
+  "≥": "$\\geq$", "≤": "$\\leq$", "→": "$\\to$", "α": "$\\alpha$", "β": "$\\beta$", "γ": "$\\gamma$", "δ": "$\\delta$", "λ": "$\\lambda$", "μ": "$\\mu$", "σ": "$\\sigma$", "τ": "$\\tau$",
+  "“": "``", "”": "''", "’": "'", "…": "\\dots{}", "\u00a0": "~", "\n": " ", "\r": " ", "\t": " ",
+};
+
+/** Text for LaTeX. A character that pdfLaTeX does not know becomes its code point, so that the file compiles. */
+function tex(text) {
+  return [...String(text).normalize("NFC")].map((character) => {
+    if (TEX[character]) return TEX[character];
+    const code = character.codePointAt(0);
+    const known = (code >= 32 && code < 127) || (code >= 0xc0 && code <= 0x17f && ![0xd7, 0xf7].includes(code));
+    return known ? character : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
+  }).join("");
+}
+
+function latexOf(data, state, rows) {
+  const columns = columnsOf(data, state).filter((column) => !column.plot && column.key !== "backbone");
+  const groups = groupsOf(columns);
+  let start = 1;
+  const top = [], rules = [];
+  for (const { title, span } of groups) {
+    top.push(title ? `\\multicolumn{${span}}{c}{${tex(title)}}` : "");
+    if (title) rules.push(`\\cmidrule(lr){${start}-${start + span - 1}}`);
+    start += span;
+  }
+  const cited = citedKeys(data, rows);
+  const lines = rows.map((row) => columns.map((column) => {
+    const text = tex(column.text ? column.text(row) : column.value(row) ?? MISSING);
+    return column.head && row.paper ? `${text}~\\cite{${row.paper}}` : text;
+  }).join(" & ") + " \\\\");
+  const sources = cited.sources.length ? ` Sources of published values: \\cite{${cited.sources.join(",")}}.` : "";
+  return [
+    "% Needs \\usepackage{booktabs,graphicx}. The BibTeX entries are in the export as BibTeX.",
+    "\\begin{table*}", "\\centering", "\\small",
+    "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",
+    `\\begin{tabular}{${columns.map((column) => (column.number ? "r" : "l")).join("")}}`,
+    "\\toprule", `${top.join(" & ")} \\\\`, rules.join(" "),
+    `${columns.map((column) => tex(column.title)).join(" & ")} \\\\`, "\\midrule",
+    ...lines, "\\bottomrule", "\\end{tabular}%", "}",
+    `\\caption{${tex(captionOf(data, state, rows))}${sources}}`, "\\label{tab:recheck}", "\\end{table*}", "",
+  ].join("\n");
+}
+
+/** One sentence per thing that a reader of the table must know. */
+function captionOf(data, state, rows) {
+  const metrics = shownMetrics(data, state).map((metric) => data.metrics[metric]);
+  const datasets = [...new Set(rows.map((row) => data.titles.dataset[row.dataset] || row.dataset))];
+  const cells = rows.flatMap((row) => shownMetrics(data, state).map((metric) => cellOf(row, metric))).filter(Boolean);
+  const some = (test) => cells.some(test);
+  const sentences = [`${metrics.join(", ")} in percent on ${datasets.join(", ")}.`];
+  if (data.plain.some((metric) => shownMetrics(data, state).includes(metric))) sentences[0] = `${metrics.join(", ")} on ${datasets.join(", ")}; distances are cosine distances, all else is in percent.`;
+  if (some((cell) => cell.mean !== null)) sentences.push("“ours”: measured with Recheck.");
+  if (some((cell) => cell.interval !== null)) sentences.push("±: 95 % t-interval over seeds.");
+  if (some((cell) => cell.quotes.length)) sentences.push("“published”: quoted, not measured here.");
+  if (some((cell) => cell.difference !== null)) sentences.push("Δ: ours − published.");
+  if (some((cell) => cell.quotes.some((quote) => quote.approximate))) sentences.push("≈: read off a plot.");
+  if (some((cell) => cell.quotes.some((quote) => quote.note))) sentences.push("*: see the notes of the study.");
+  return sentences.join(" ");
+}
+
+function citedKeys(data, rows) {
+  const methods = new Set(), sources = new Set();
+  for (const row of rows) {
+    if (row.paper) methods.add(row.paper);
+    for (const cell of Object.values(row.cells)) for (const quote of cell.quotes) {
+      const key = data.sources[quote.source]?.paper;
+      if (key) sources.add(key);
+    }
+  }
+  return { methods: [...methods], sources: [...sources] };
+}
+
+function bibtexOf(data, rows) {
+  const { methods, sources } = citedKeys(data, rows);
+  const entries = [...new Set([...methods, ...sources])].map((key) => data.papers[key]?.bibtex).filter(Boolean);
+  return entries.length ? `${entries.join("\n\n")}\n` : "% The rows shown cite no paper.\n";
+}
+
+const FORMATS = {
+  CSV: { file: "recheck.csv", type: "text/csv", of: csvOf },
+  LaTeX: { file: "recheck.tex", type: "text/x-tex", of: latexOf },
+  BibTeX: { file: "recheck.bib", type: "text/x-bibtex", of: (data, state, rows) => bibtexOf(data, rows) },
+};
+
+function showExport(data, state, rows, format, closed) {
+  const { file, type, of } = FORMATS[format];
+  const text = of(data, state, rows);
+  const save = h("a", { class: "button", download: file, href: `data:${type};charset=utf-8,${encodeURIComponent(text)}` }, `Save ${file}`);
+  openPanel(`${plural(rows.length, "row")} as ${format}`, [h("p", {}, save), copyable(text)], closed);
+}

@@ -1,0 +1,135 @@
+// Where a cell comes from: its seeds, runs, settings, sources, verdict, and the command that makes it again.
+
+function showProvenance(data, row, metric, closed) {
+  const cell = metric ? cellOf(row, metric) : null;
+  const name = metric ? nameOf(row, metric) : "";
+  const study = data.studies.find((each) => each.name === row.study);
+  const dataset = data.titles.dataset[row.dataset] || row.dataset;
+  const known = data.runs[`${row.study}/${row.dataset}/${row.method}`];
+  const content = [
+    h("p", { class: "path" }, [dataset, data.views[row.view] || row.view, row.dim && `${row.dim}-d`, row.backbone].filter(Boolean).join(" · ")),
+    h("p", {}, "Study ", link(row.study, study.link), ", row ", h("code", {}, row.method), "."),
+    ...(metric ? valueSection(data, row, name, cell) : allValues(data, row)),
+    ...row.warned.map((sentence) => h("p", { class: "alert" }, `⚠ ${sentence}`)),
+    ...seedSection(data, row, name, cell),
+    ...commandSection(data, row, cell, known),
+    ...(known ? runSection(data, known) : []),
+    ...paperSection(data, row),
+  ];
+  openPanel(metric ? `${row.label}: ${name}` : row.label, content, closed);
+}
+
+function valueSection(data, row, metric, cell) {
+  const digits = digitsOf(data, metric);
+  const unit = data.plain.includes(metric) ? "" : " %";
+  const facts = [];
+  if (cell.mean !== null) {
+    const count = Object.keys(cell.seeds).length;
+    facts.push(["Measured here", `${oursText(row, metric, digits)}${unit}`, cell.interval === null ? `${plural(count, "seed")}, no interval` : `mean and 95 % t-interval over ${plural(count, "seed")}`]);
+  } else facts.push(["Measured here", oursText(row, metric, digits), ""]);
+  for (const quote of cell.quotes) {
+    const source = data.sources[quote.source] || {};
+    facts.push(["Published", `${quoted(quote, digits)}${unit}`, h("span", {}, link(quote.source, source.link), quote.approximate ? " (read off a plot)" : "", quote.note ? `. ${quote.note}` : "")]);
+  }
+  if (cell.difference !== null) facts.push(["Difference", signed(cell.difference, digits), "measured here − published (first source)"]);
+  if (cell.verdict) facts.push(["Verdict", badge(cell), verdictSentence(cell, digits)]);
+  return [h("dl", { class: "values" }, facts.map(([title, value, note]) => [h("dt", {}, title), h("dd", {}, h("strong", {}, value), note ? " " : "", note)]))];
+}
+
+/** The verdict in words, with the numbers that decide it. */
+function verdictSentence(cell, digits) {
+  const bounds = cell.low === undefined ? "" : `The interval in which a published value is expected is ${number(cell.low, digits)} to ${number(cell.high, digits)}`;
+  const tests = [
+    cell.alpha !== undefined && `α = ${cell.alpha}`,
+    cell.delta !== undefined && `δ = ${cell.delta}`,
+    cell.p !== undefined && `p = ${cell.p.toPrecision(2)}`,
+    cell.p_adjusted !== undefined && `adjusted for all tests of the study ${cell.p_adjusted.toPrecision(2)}`,
+  ].filter(Boolean).join(", ");
+  const ends = {
+    reproduced: "; the published value is inside, and the means differ by less than δ.",
+    lower: "; the published value is above it.",
+    higher: "; the published value is below it.",
+    undecided: `; the published value is inside, but a difference of δ cannot be excluded. ${cell.seeds_needed || "More"} seeds would decide.`,
+    "one seed": "One seed has no spread, so there is no verdict.",
+    "not run": "Nothing was measured yet.",
+  };
+  return `${bounds}${ends[cell.verdict] || ""}${tests ? ` (${tests})` : ""}`;
+}
+
+function allValues(data, row) {
+  const rows = Object.entries(row.cells).map(([metric, cell]) => {
+    const digits = digitsOf(data, metric);
+    return [metric, oursText(row, metric, digits), publishedText(cell, digits), signed(cell.difference, digits), badge(cell)];
+  });
+  return [plainTable("All metrics of this row", ["Metric", "ours", "published", "Δ", "verdict"], rows)];
+}
+
+/** The value of every seed, and of its folds where the view has them. */
+function seedSection(data, row, metric, cell) {
+  const cells = cell ? { [metric]: cell } : row.cells;
+  const measured = Object.entries(cells).filter(([, each]) => each.mean !== null);
+  const seeds = [...new Set(measured.flatMap(([, each]) => Object.keys(each.seeds)))].sort((a, b) => a - b);
+  if (!seeds.length) return [];
+  const withFolds = cell && Object.keys(cell.folds).length;
+  const head = ["Seed", ...measured.map(([name]) => name), ...(withFolds ? ["single folds"] : [])];
+  const rows = seeds.map((seed) => [
+    seed,
+    ...measured.map(([name, each]) => number(each.seeds[seed], 4)),
+    ...(withFolds ? [(cell.folds[seed] || []).map((value) => number(value)).join(", ")] : []),
+  ]);
+  return [h("h3", {}, "Seeds"), plainTable("Values of single seeds", head, rows)];
+}
+
+/** The command that measures a row again, or for the first time. */
+function commandOf(data, row, known) {
+  const folder = `${data.results}/${row.study}/${row.dataset}/${row.method}`;
+  if (!known) return `snakemake --cores all ${row.study} --config "methods=[${row.method}]"`;
+  const view = row.view === "validation" ? null : row.view;
+  const seeds = [...new Set(known.runs.map((run) => run.seed))];
+  const folds = [...new Set(known.runs.map((run) => run.fold))];
+  const listed = (values) => (values.length > 1 ? `{${values.join(",")}}` : values[0]);
+  const whole = known.runs.length === seeds.length * folds.length;
+  const models = whole
+    ? `${folder}/seed${listed(seeds)}/fold${listed(folds)}/model.safetensors`
+    : known.runs.map((run) => `${folder}/seed${run.seed}/fold${run.fold}/model.safetensors`).join(" ");
+  const targets = view ? `${folder}/seed${listed(seeds)}/${view}.json` : models;
+  return `snakemake --cores all ${targets} --forcerun ${models} --config reuse=false`;
+}
+
+function commandSection(data, row, cell, known) {
+  const measured = known && (cell ? cell.mean !== null : kindOf(row) === "measured here");
+  return [
+    h("h3", {}, measured ? "Measure it again" : "Measure it"),
+    copyable(commandOf(data, row, measured ? known : null)),
+  ];
+}
+
+function runSection(data, known) {
+  const short = (hash) => h("code", { title: hash || "" }, (hash || MISSING).slice(0, 12));
+  const rows = known.runs.map((run) => [
+    `${run.seed} / ${run.fold}`,
+    short(run.fingerprint),
+    short(run.data.pixels),
+    short(run.data.split),
+    [run.device, run.device_name !== run.device && run.device_name].filter(Boolean).join(", "),
+    run.best_epoch ?? MISSING,
+    duration(run.wall_seconds),
+    h("code", {}, run.log),
+  ]);
+  const versions = [...new Set(known.runs.map((run) => run.versions))].map((place) => data.versions[place]);
+  const owned = Object.entries(known.runs[0].own_files);
+  return [
+    h("h3", {}, "Runs"),
+    h("p", { class: "note" }, "The fingerprint is a hash of everything that determines a run. “Data” is the hash of the pixels, “split” that of the split."),
+    plainTable("Runs", ["Seed / fold", "Fingerprint", "Data", "Split", "Device", "Epoch", "Time", "Log"], rows),
+    h("h3", {}, "Versions"),
+    ...versions.map((each) => h("p", { class: "versions" }, Object.entries(each).map(([name, version]) => `${name} ${version}`).join(", "))),
+    ...(owned.length ? [h("p", { class: "versions" }, "Your files: ", owned.map(([name, hash]) => `${name} (${hash.slice(0, 12)})`).join(", "))] : []),
+    h("details", {}, h("summary", {}, "Settings"), copyable(indented(known.settings))),
+  ];
+}
+
+function paperSection(data, row) {
+  const paper = row.paper && data.papers[row.paper];
+  return paper ? [h("h3", {}, "Method"), h("p", {}, link(paper.reference || row.paper, paper.link))] : [];
+}
