@@ -30,6 +30,15 @@ def test_a_row_has_mean_interval_seeds_folds_quotes_and_difference(site):
     assert "small/cars/quoted/separated" not in rows, "neither measured nor published"
 
 
+def test_cells_have_verdicts_with_p_values_adjusted_for_the_whole_study(site):
+    cells = {row["id"]: row["cells"]["P@1"] for row in site.data()["rows"]}
+    lower, not_run = cells["small/cars/triplet/separated"], cells["small/birds/quoted/separated"]
+    assert (lower["verdict"], not_run["verdict"]) == ("lower", "not run")
+    assert lower["p_adjusted"] == pytest.approx(4 * lower["p"]), "the smallest of four tests"
+    assert "verdict" not in cells["small/birds/plain/separated"], "nothing was published"
+    assert site.studies[0]["verdicts"].startswith("0 of 5 published cells reproduced, 1 not")
+
+
 def test_records_of_runs_name_log_data_versions_and_settings(site):
     data = site.data()
     runs = data["runs"]["small/birds/proxy"]

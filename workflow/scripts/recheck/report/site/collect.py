@@ -207,7 +207,9 @@ class Site:
 
 def _summary(inputs: Inputs) -> pd.DataFrame:
     """Means over seeds, also of values on validation classes that the table compares with published ones."""
-    return pd.concat([inputs.summary, results.summarise(inputs.validation)]) if len(inputs.validation) else inputs.summary
+    return (
+        pd.concat([inputs.summary, results.summarise(inputs.validation)]) if len(inputs.validation) else inputs.summary
+    )
 
 
 def _frame(facts: Facts, inputs: Inputs) -> pd.DataFrame:

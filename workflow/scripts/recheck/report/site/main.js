@@ -169,7 +169,7 @@ function menuOf(title, name, values, changed) {
 function drawSummary(data) {
   const cells = data.rows.flatMap((row) => Object.values(row.cells));
   const count = (test) => cells.filter(test).length;
-  const verdicts = count((cell) => cell.verdict);
+  const verdicts = count((cell) => cell.verdict && cell.verdict !== "not run");
   const parts = [
     [count((cell) => cell.mean !== null), "values measured here"],
     [count((cell) => cell.quotes.length), "published values"],

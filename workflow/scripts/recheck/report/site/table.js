@@ -134,7 +134,7 @@ function metricColumns(data, metric) {
   if (has((cell) => cell.difference !== null)) {
     columns.push({ ...shared, key: `${metric}:difference`, title: "Δ", kind: "difference", value: (row) => cellOf(row, metric)?.difference, text: (row) => signed(cellOf(row, metric)?.difference, digits) });
   }
-  if (has((cell) => cell.verdict)) {
+  if (has((cell) => cell.verdict && cell.verdict !== "not run")) {
     const order = Object.keys(VERDICTS);
     columns.push({ ...shared, key: `${metric}:verdict`, title: "verdict", kind: "verdict", number: false, value: (row) => { const place = order.indexOf(cellOf(row, metric)?.verdict); return place < 0 ? null : place; }, text: (row) => verdictText(cellOf(row, metric)), node: (row) => badge(cellOf(row, metric)) });
   }
