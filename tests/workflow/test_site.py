@@ -85,7 +85,8 @@ def test_provenance_by_mouse_and_by_keyboard(browser, path):
             "50.50 ± 1.24 %",
             "51.25 %",
             "is 48.01 to 52.99; the published value is inside",
-            "more than 1000 seeds would decide. (α = 0.05, δ = 1, p = 0.33, adjusted for all tests of the study 0.43)",
+            "It would take more than 1000 seeds to decide.",
+            "α = 0.05, δ = 1, p = 0.33, adjusted for all tests of the study 0.43.",
             "50.25, 50.75",
             "logs/small/birds/triplet/seed2/fold1/train.log",
             "abababababab",
@@ -236,6 +237,7 @@ def test_the_target_site_trains_nothing_and_shows_every_study(browser, project):
         assert "mlrc" in tab.column("study"), "quoted rows of studies that were never run"
     with Tab(browser, project.path("results/site/mlrc.html")) as tab:
         assert "ArcFace" in tab.column("label")
+        assert tab.page.inner_text(".headline").startswith("0 of ")
     with Tab(browser, project.path("results/letters/index.html")) as tab:
         tab.page.click('[data-id="letters/glyphs/triplet/concatenated"] .ours button')
         command = tab.page.inner_text("dialog code >> nth=1")

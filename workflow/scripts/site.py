@@ -23,7 +23,5 @@ with job(snakemake):
         )
     write_text(snakemake.output.html, page(site.data(), title="Results of all studies"))
     for study, path in zip(site.studies, snakemake.output.pages, strict=True):
-        text = page(
-            site.data(study["name"]), title=study["title"], description=study["description"], home="../index.html"
-        )
-        write_text(path, text)
+        shown = {"title": study["title"], "description": study["description"], "headline": study["verdicts"]}
+        write_text(path, page(site.data(study["name"]), **shown, home="../index.html"))

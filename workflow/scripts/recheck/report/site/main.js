@@ -182,12 +182,13 @@ function drawSummary(data) {
   document.getElementById("summary").replaceChildren(...parts.map(([number, text]) => h("li", {}, h("strong", {}, number.toLocaleString("en")), ` ${text}`)));
   const list = document.getElementById("studies");
   if (!list) return;
+  const isMeasured = (study) => Object.keys(data.runs).some((place) => place.startsWith(`${study.name}/`));
   list.replaceChildren(...data.studies.map((study) => h("li", {},
     link(study.title, study.link),
     " ", h("code", {}, study.name), h("span", { class: "note" }, `, ${plural(study.rows, "row")}`),
     study.page ? [" · ", link("report with figures", study.page)] : null,
     study.rows ? null : [" · ", h("code", {}, study.command)],
-    [study.verdicts, study.alarms].filter(Boolean).map((sentence) => h("p", { class: "note" }, sentence)),
+    isMeasured(study) ? [study.verdicts, study.alarms].filter(Boolean).map((sentence) => h("p", { class: "note" }, sentence)) : null,
     study.failures.length ? h("details", {}, h("summary", {}, plural(study.failures.length, "failed job")), h("ul", {}, study.failures.map((line) => h("li", {}, line)))) : null)));
 }
 

@@ -49,11 +49,11 @@ function verdictSentence(cell, digits) {
     reproduced: "; the published value is inside, and the means differ by less than δ.",
     lower: "; the published value is above it.",
     higher: "; the published value is below it.",
-    undecided: `; the published value is inside, but a difference of δ cannot be excluded. ${cell.seeds_needed || "More"} seeds would decide.`,
+    undecided: `; the published value is inside, but a difference of δ cannot be excluded. It would take ${cell.seeds_needed || "more"} seeds to decide.`,
     "one seed": "One seed has no spread, so there is no verdict.",
     "not run": "Nothing was measured yet.",
   };
-  return `${bounds}${ends[cell.verdict] || ""}${tests ? ` (${tests})` : ""}`;
+  return `${bounds}${ends[cell.verdict] || ""}${tests ? ` Tests: ${tests}.` : ""}`;
 }
 
 function allValues(data, row) {

@@ -25,7 +25,9 @@ SCRIPTS = (
 VALUES = "values.js"
 
 
-def page(data: Mapping[str, Any], *, title: str, description: str = "", home: str | None = None) -> str:
+def page(
+    data: Mapping[str, Any], *, title: str, description: str = "", headline: str = "", home: str | None = None
+) -> str:
     """A page with the interactive table; ``home`` is the link to the page with all studies."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -35,7 +37,7 @@ def page(data: Mapping[str, Any], *, title: str, description: str = "", home: st
         undefined=jinja2.StrictUndefined,
     )
     return environment.get_template("site.html.j2").render(
-        title=title, description=description, home=home, study=data["study"], parts=parts(data)
+        title=title, description=description, headline=headline, home=home, study=data["study"], parts=parts(data)
     )
 
 

@@ -14,9 +14,9 @@ const VERDICTS = {
 const FACETS = [
   { name: "study", title: "Study", of: (row) => row.study, text: (value, data) => data.titles.study[value] || value },
   { name: "dataset", title: "Dataset", of: (row) => row.dataset, text: (value, data) => data.titles.dataset[value] || value },
-  { name: "family", title: "Family of loss", of: (row) => row.family || NO_FAMILY, text: (value) => value },
+  { name: "family", title: "Loss family", of: (row) => row.family || NO_FAMILY, text: (value) => value },
   { name: "view", title: "View", of: (row) => row.view, text: (value, data) => data.views[value] || value },
-  { name: "kind", title: "Measured or quoted", of: kindOf, text: (value) => value },
+  { name: "kind", title: "Origin", of: kindOf, text: (value) => value },
 ];
 
 function kindOf(row) {
