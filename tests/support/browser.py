@@ -22,7 +22,7 @@ def chromium() -> Iterator:
 
     with sync_playwright() as playwright:
         # as root, as in most containers, Chromium starts only without its sandbox; it opens only our own files
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
 

@@ -12,7 +12,9 @@ with job(snakemake):
     facts = params.facts
     frames = {table.dataset: table.frame for table in map(tables.load, source.tables)}
     site = Site(*params.folders)
-    site.add({**facts, "study": params.runs}, by_dataset(params.datasets, files), all_rows=True)
+    site.add(
+        {**facts, "study": params.runs}, by_dataset(params.datasets, files), all_rows=facts["scope"] != "published"
+    )
     text = page.make(
         facts,
         source.tables,

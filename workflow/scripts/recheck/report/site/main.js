@@ -98,8 +98,10 @@ function start() {
 }
 
 function statusOf(data, rows) {
-  const measured = rows.filter((row) => kindOf(row) === "measured here").length;
-  return `${plural(rows.length, "row")} of ${data.rows.length.toLocaleString("en")}: ${measured.toLocaleString("en")} measured here, ${(rows.length - measured).toLocaleString("en")} quoted only.`;
+  const count = (kind) => rows.filter((row) => kindOf(row) === kind).length.toLocaleString("en");
+  const none = count("no value") === "0" ? "" : `, ${count("no value")} without a value`;
+  const all = data.rows.length.toLocaleString("en");
+  return `${plural(rows.length, "row")} of ${all}: ${count("measured here")} measured here, ${count("quoted only")} quoted only${none}.`;
 }
 
 /** Search, filters, metrics and export. ``show(state)`` brings them in step with a state. */

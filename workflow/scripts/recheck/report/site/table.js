@@ -20,7 +20,8 @@ const FACETS = [
 ];
 
 function kindOf(row) {
-  return Object.values(row.cells).some((cell) => cell.mean !== null) ? "measured here" : "quoted only";
+  const cells = Object.values(row.cells);
+  return cells.some((cell) => cell.mean !== null) ? "measured here" : cells.length ? "quoted only" : "no value";
 }
 
 /** The cell of a row, under either name of the metric. */
