@@ -10,7 +10,8 @@ function compareRows(data, a, b, metric) {
     const runs = data.runs[`${row.study}/${row.dataset}/${row.method}`]?.runs || [];
     return new Map(runs.map((run) => [run.seed, run.data.split]));
   });
-  if (shared.some((seed) => splits[0].get(seed) !== splits[1].get(seed))) return { reason: "the two rows were measured on different splits" };
+  if (shared.some((seed) => splits[0].get(seed) !== splits[1].get(seed)))
+    return { reason: "the two rows were measured on different splits" };
   if (shared.length < 2) return { reason: shared.length ? "one shared seed has no spread" : "no seed is in both rows" };
   return { tested: paired.compare(first, second, data.tails) };
 }
@@ -24,7 +25,9 @@ function valuesOfSeeds(cell) {
 function partners(data, a, b) {
   const find = (row, dataset) => data.byId.get(`${row.study}/${dataset}/${row.method}/${row.view}`);
   const datasets = [...new Set([a.dataset, b.dataset, ...Object.keys(data.titles.dataset)])];
-  const found = datasets.map((dataset) => [dataset, find(a, dataset), find(b, dataset)]).filter(([, one, two]) => one && two);
+  const found = datasets
+    .map((dataset) => [dataset, find(a, dataset), find(b, dataset)])
+    .filter(([, one, two]) => one && two);
   return found.length ? found : [[a.dataset, a, b]];
 }
 
@@ -32,16 +35,39 @@ function showComparison(data, state, a, b, closed) {
   const metrics = shownMetrics(data, state).filter((metric) => cellOf(a, metric) || cellOf(b, metric));
   const name = (row, other) => row.label + (row.label === other.label ? ` (${[row.study, row.view].join(", ")})` : "");
   const names = [name(a, b), name(b, a)];
-  const content = [h("p", { class: "path" }, `A: ${names[0]} — ${a.study}, ${data.views[a.view]}`, h("br"), `B: ${names[1]} — ${b.study}, ${data.views[b.view]}`)];
+  const content = [
+    h(
+      "p",
+      { class: "path" },
+      `A: ${names[0]} — ${a.study}, ${data.views[a.view]}`,
+      h("br"),
+      `B: ${names[1]} — ${b.study}, ${data.views[b.view]}`,
+    ),
+  ];
   for (const metric of metrics) {
     const digits = digitsOf(data, metric);
-    const lines = partners(data, a, b).map(([dataset, one, two]) => comparison(data, dataset, one, two, metric, digits));
+    const lines = partners(data, a, b).map(([dataset, one, two]) =>
+      comparison(data, dataset, one, two, metric, digits),
+    );
     content.push(
       h("h3", {}, data.metrics[metric]),
-      plainTable(`Differences in ${metric}`, ["Dataset", "A", "B", "A − B", "Interval", "", "P(A > B)", "p", "Seeds"], withForest(lines, digits)),
-      ...lines.filter((line) => line.reason).map((line) => h("p", { class: "note" }, `${line.dataset}: no paired comparison, because ${line.reason}.`)));
+      plainTable(
+        `Differences in ${metric}`,
+        ["Dataset", "A", "B", "A − B", "Interval", "", "P(A > B)", "p", "Seeds"],
+        withForest(lines, digits),
+      ),
+      ...lines
+        .filter((line) => line.reason)
+        .map((line) => h("p", { class: "note" }, `${line.dataset}: no paired comparison, because ${line.reason}.`)),
+    );
   }
-  content.push(h("p", { class: "note" }, "Values are paired by seed, and by fold where a view has folds; both rows must have the same split. The interval is a bootstrap over seeds; few seeds allow only the confidence given in brackets. P(A > B) is the share of pairs in which A is higher, ties count half. p is from a sign-flip test over seeds, which cannot be small with few seeds."));
+  content.push(
+    h(
+      "p",
+      { class: "note" },
+      "Values are paired by seed, and by fold where a view has folds; both rows must have the same split. The interval is a bootstrap over seeds; few seeds allow only the confidence given in brackets. P(A > B) is the share of pairs in which A is higher, ties count half. p is from a sign-flip test over seeds, which cannot be small with few seeds.",
+    ),
+  );
   content.push(...galleriesOf(data, a, b, names));
   openPanel(`${names[0]} or ${names[1]}?`, content, closed);
 }
@@ -51,7 +77,9 @@ function comparison(data, dataset, a, b, metric, digits) {
   const value = (row) => {
     const cell = cellOf(row, metric);
     if (!cell) return [null, MISSING];
-    return cell.mean === null ? [cell.quotes[0].value, `${publishedText(cell, digits)} (published)`] : [cell.mean, oursText(row, metric, digits)];
+    return cell.mean === null
+      ? [cell.quotes[0].value, `${publishedText(cell, digits)} (published)`]
+      : [cell.mean, oursText(row, metric, digits)];
   };
   const [[first, firstText], [second, secondText]] = [value(a), value(b)];
   const title = a.dataset === b.dataset ? data.titles.dataset[dataset] || dataset : `${a.dataset} / ${b.dataset}`;
@@ -61,17 +89,36 @@ function comparison(data, dataset, a, b, metric, digits) {
 
 /** The lines as cells; a small drawing shows each interval on one scale with a line at zero. */
 function withForest(lines, digits) {
-  const ends = lines.flatMap(({ tested, difference }) => (tested ? [tested.low, tested.high] : [difference ?? 0])).map(Math.abs);
+  const ends = lines
+    .flatMap(({ tested, difference }) => (tested ? [tested.low, tested.high] : [difference ?? 0]))
+    .map(Math.abs);
   const most = Math.max(...ends, 0.1) * 1.1;
   const x = (value) => 60 + (56 * value) / most;
   return lines.map(({ dataset, texts, difference, tested }) => {
-    const drawing = s("svg", { viewBox: "0 0 120 18", class: "forest", role: "img", "aria-label": tested ? `${signed(tested.low, digits)} to ${signed(tested.high, digits)}` : signed(difference, digits) });
+    const drawing = s("svg", {
+      viewBox: "0 0 120 18",
+      class: "forest",
+      role: "img",
+      "aria-label": tested
+        ? `${signed(tested.low, digits)} to ${signed(tested.high, digits)}`
+        : signed(difference, digits),
+    });
     drawing.append(s("line", { x1: 60, x2: 60, y1: 1, y2: 17, class: "zero" }));
     if (tested) drawing.append(s("line", { x1: x(tested.low), x2: x(tested.high), y1: 9, y2: 9, class: "whisker" }));
-    if (difference !== null) drawing.append(s("circle", { cx: x(difference), cy: 9, r: 3.4, class: tested ? "ours" : "quote" }));
+    if (difference !== null)
+      drawing.append(s("circle", { cx: x(difference), cy: 9, r: 3.4, class: tested ? "ours" : "quote" }));
     if (!tested) return [dataset, ...texts, signed(difference, digits), MISSING, drawing, MISSING, MISSING, MISSING];
     const interval = `${signed(tested.low, digits)} to ${signed(tested.high, digits)} (${Number((100 * tested.confidence).toFixed(1))} %)`;
-    return [dataset, ...texts, signed(difference, digits), interval, drawing, number(tested.probability), String(Number(tested.p.toPrecision(2))), String(tested.seeds)];
+    return [
+      dataset,
+      ...texts,
+      signed(difference, digits),
+      interval,
+      drawing,
+      number(tested.probability),
+      String(Number(tested.p.toPrecision(2))),
+      String(tested.seeds),
+    ];
   });
 }
 
@@ -79,22 +126,55 @@ function withForest(lines, digits) {
 function galleriesOf(data, a, b, names) {
   const galleries = [a, b].map((row) => data.galleries[`${row.study}/${row.dataset}`]);
   const found = [a, b].map((row, place) => galleries[place]?.neighbours?.[row.method]);
-  if (!found.some(Boolean)) return [h("p", { class: "note" }, "There are no retrieval galleries of these rows here: “snakemake --cores 1 site” makes them, if their embeddings and images are on the disk.")];
+  if (!found.some(Boolean))
+    return [
+      h(
+        "p",
+        { class: "note" },
+        "There are no retrieval galleries of these rows here: “snakemake --cores 1 site” makes them, if their embeddings and images are on the disk.",
+      ),
+    ];
   const side = (place) => {
     const gallery = galleries[place];
-    if (!found[place]) return h("div", { class: "side" }, h("h4", {}, names[place]), h("p", { class: "note" }, "No embeddings on this disk."));
-    return h("div", { class: "side" }, h("h4", {}, names[place]),
-      gallery.queries.map((query, number) => galleryLine(gallery, query, found[place][number])));
+    if (!found[place])
+      return h(
+        "div",
+        { class: "side" },
+        h("h4", {}, names[place]),
+        h("p", { class: "note" }, "No embeddings on this disk."),
+      );
+    return h(
+      "div",
+      { class: "side" },
+      h("h4", {}, names[place]),
+      gallery.queries.map((query, number) => galleryLine(gallery, query, found[place][number])),
+    );
   };
-  return [h("h3", {}, "Retrieved images"),
-    h("p", { class: "note" }, "The first image of a line is the query, the others are its nearest neighbours, nearest first (first seed, all folds together). ✓ and a solid frame: the query's class. ✗ and a dashed frame: another class."),
-    h("div", { class: "sides" }, side(0), side(1))];
+  return [
+    h("h3", {}, "Retrieved images"),
+    h(
+      "p",
+      { class: "note" },
+      "The first image of a line is the query, the others are its nearest neighbours, nearest first (first seed, all folds together). ✓ and a solid frame: the query's class. ✗ and a dashed frame: another class.",
+    ),
+    h("div", { class: "sides" }, side(0), side(1)),
+  ];
 }
 
 function galleryLine(gallery, query, neighbours) {
-  const picture = (image, kind, sign) => h("figure", { class: kind },
-    h("img", { src: gallery.thumbnails[image], alt: `${kind}: ${gallery.classes[image]}`, width: 64, height: 64 }),
-    h("figcaption", { title: gallery.classes[image] }, sign, gallery.classes[image]));
-  return h("div", { class: "line" }, picture(query, "query", ""),
-    neighbours.map((image) => gallery.labels[image] === gallery.labels[query] ? picture(image, "right", "✓ ") : picture(image, "wrong", "✗ ")));
+  const picture = (image, kind, sign) =>
+    h(
+      "figure",
+      { class: kind },
+      h("img", { src: gallery.thumbnails[image], alt: `${kind}: ${gallery.classes[image]}`, width: 64, height: 64 }),
+      h("figcaption", { title: gallery.classes[image] }, sign, gallery.classes[image]),
+    );
+  return h(
+    "div",
+    { class: "line" },
+    picture(query, "query", ""),
+    neighbours.map((image) =>
+      gallery.labels[image] === gallery.labels[query] ? picture(image, "right", "✓ ") : picture(image, "wrong", "✗ "),
+    ),
+  );
 }

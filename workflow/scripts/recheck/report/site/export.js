@@ -3,13 +3,37 @@
 function csvOf(data, state, rows) {
   const metrics = shownMetrics(data, state);
   const kinds = ["ours", "interval", "seeds", "published", "difference", "verdict"];
-  const head = ["study", "dataset", "method", "label", "family", "backbone", "view", "dim", ...metrics.flatMap((metric) => kinds.map((kind) => `${metric} ${kind}`))];
+  const head = [
+    "study",
+    "dataset",
+    "method",
+    "label",
+    "family",
+    "backbone",
+    "view",
+    "dim",
+    ...metrics.flatMap((metric) => kinds.map((kind) => `${metric} ${kind}`)),
+  ];
   const lines = rows.map((row) => [
-    row.study, row.dataset, row.method, row.label, row.family, row.backbone, row.view, row.dim,
+    row.study,
+    row.dataset,
+    row.method,
+    row.label,
+    row.family,
+    row.backbone,
+    row.view,
+    row.dim,
     ...metrics.flatMap((metric) => {
       const cell = cellOf(row, metric);
       if (!cell) return kinds.map(() => null);
-      return [cell.mean, cell.interval, cell.mean === null ? null : Object.keys(cell.seeds).length, cell.quotes[0]?.value, cell.difference, cell.verdict];
+      return [
+        cell.mean,
+        cell.interval,
+        cell.mean === null ? null : Object.keys(cell.seeds).length,
+        cell.quotes[0]?.value,
+        cell.difference,
+        cell.verdict,
+      ];
     }),
   ]);
   return [head, ...lines].map((line) => line.map(csvField).join(",")).join("\r\n") + "\r\n";
@@ -23,47 +47,101 @@ function csvField(value) {
 }
 
 const TEX = {
-  "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", $: "\\$", "&": "\\&", "%": "\\%", "#": "\\#", _: "\\_", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}",
-  "<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}", "±": "$\\pm$", "−": "$-$", "—": "---", "–": "--", "×": "$\\times$", "≈": "$\\approx$", "Δ": "$\\Delta$",
-  "≥": "$\\geq$", "≤": "$\\leq$", "→": "$\\to$", "α": "$\\alpha$", "β": "$\\beta$", "γ": "$\\gamma$", "δ": "$\\delta$", "λ": "$\\lambda$", "μ": "$\\mu$", "σ": "$\\sigma$", "τ": "$\\tau$",
-  "“": "``", "”": "''", "’": "'", "…": "\\dots{}", "\u00a0": "~", "\n": " ", "\r": " ", "\t": " ",
+  "\\": "\\textbackslash{}",
+  "{": "\\{",
+  "}": "\\}",
+  $: "\\$",
+  "&": "\\&",
+  "%": "\\%",
+  "#": "\\#",
+  _: "\\_",
+  "~": "\\textasciitilde{}",
+  "^": "\\textasciicircum{}",
+  "<": "\\textless{}",
+  ">": "\\textgreater{}",
+  "|": "\\textbar{}",
+  "±": "$\\pm$",
+  "−": "$-$",
+  "—": "---",
+  "–": "--",
+  "×": "$\\times$",
+  "≈": "$\\approx$",
+  Δ: "$\\Delta$",
+  "≥": "$\\geq$",
+  "≤": "$\\leq$",
+  "→": "$\\to$",
+  α: "$\\alpha$",
+  β: "$\\beta$",
+  γ: "$\\gamma$",
+  δ: "$\\delta$",
+  λ: "$\\lambda$",
+  μ: "$\\mu$",
+  σ: "$\\sigma$",
+  τ: "$\\tau$",
+  "“": "``",
+  "”": "''",
+  "’": "'",
+  "…": "\\dots{}",
+  "\u00a0": "~",
+  "\n": " ",
+  "\r": " ",
+  "\t": " ",
 };
 
 /** Text for LaTeX. A character that pdfLaTeX does not know becomes its code point, so that the file compiles. */
 function tex(text) {
-  return [...String(text).normalize("NFC")].map((character) => {
-    if (TEX[character]) return TEX[character];
-    const code = character.codePointAt(0);
-    const known = (code >= 32 && code < 127) || (code >= 0xc0 && code <= 0x17f && ![0xd7, 0xf7].includes(code));
-    return known ? character : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
-  }).join("");
+  return [...String(text).normalize("NFC")]
+    .map((character) => {
+      if (TEX[character]) return TEX[character];
+      const code = character.codePointAt(0);
+      const known = (code >= 32 && code < 127) || (code >= 0xc0 && code <= 0x17f && ![0xd7, 0xf7].includes(code));
+      return known ? character : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
+    })
+    .join("");
 }
 
 function latexOf(data, state, rows) {
   const columns = columnsOf(data, state).filter((column) => !column.plot && column.key !== "backbone");
   const groups = groupsOf(columns);
   let start = 1;
-  const top = [], rules = [];
+  const top = [],
+    rules = [];
   for (const { title, span } of groups) {
     top.push(title ? `\\multicolumn{${span}}{c}{${tex(title)}}` : "");
     if (title) rules.push(`\\cmidrule(lr){${start}-${start + span - 1}}`);
     start += span;
   }
   const cited = citedKeys(data, rows);
-  const lines = rows.map((row) => columns.map((column) => {
-    const text = tex(column.text ? column.text(row) : column.value(row) ?? MISSING);
-    return column.head && row.paper ? `${text}~\\cite{${row.paper}}` : text;
-  }).join(" & ") + " \\\\");
+  const lines = rows.map(
+    (row) =>
+      columns
+        .map((column) => {
+          const text = tex(column.text ? column.text(row) : (column.value(row) ?? MISSING));
+          return column.head && row.paper ? `${text}~\\cite{${row.paper}}` : text;
+        })
+        .join(" & ") + " \\\\",
+  );
   const sources = cited.sources.length ? ` Sources of published values: \\cite{${cited.sources.join(",")}}.` : "";
   return [
     "% Needs \\usepackage{booktabs,graphicx}. The BibTeX entries are in the export as BibTeX.",
-    "\\begin{table*}", "\\centering", "\\small",
+    "\\begin{table*}",
+    "\\centering",
+    "\\small",
     "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",
     `\\begin{tabular}{${columns.map((column) => (column.number ? "r" : "l")).join("")}}`,
-    "\\toprule", `${top.join(" & ")} \\\\`, rules.join(" "),
-    `${columns.map((column) => tex(column.title)).join(" & ")} \\\\`, "\\midrule",
-    ...lines, "\\bottomrule", "\\end{tabular}%", "}",
-    `\\caption{${tex(captionOf(data, state, rows))}${sources}}`, "\\label{tab:recheck}", "\\end{table*}", "",
+    "\\toprule",
+    `${top.join(" & ")} \\\\`,
+    rules.join(" "),
+    `${columns.map((column) => tex(column.title)).join(" & ")} \\\\`,
+    "\\midrule",
+    ...lines,
+    "\\bottomrule",
+    "\\end{tabular}%",
+    "}",
+    `\\caption{${tex(captionOf(data, state, rows))}${sources}}`,
+    "\\label{tab:recheck}",
+    "\\end{table*}",
+    "",
   ].join("\n");
 }
 
@@ -74,7 +152,8 @@ function captionOf(data, state, rows) {
   const cells = rows.flatMap((row) => shownMetrics(data, state).map((metric) => cellOf(row, metric))).filter(Boolean);
   const some = (test) => cells.some(test);
   const sentences = [`${metrics.join(", ")} in percent on ${datasets.join(", ")}.`];
-  if (data.plain.some((metric) => shownMetrics(data, state).includes(metric))) sentences[0] = `${metrics.join(", ")} on ${datasets.join(", ")}; distances are cosine distances, all else is in percent.`;
+  if (data.plain.some((metric) => shownMetrics(data, state).includes(metric)))
+    sentences[0] = `${metrics.join(", ")} on ${datasets.join(", ")}; distances are cosine distances, all else is in percent.`;
   if (some((cell) => cell.mean !== null)) sentences.push("“ours”: measured with Recheck.");
   if (some((cell) => cell.interval !== null)) sentences.push("±: 95 % t-interval over seeds.");
   if (some((cell) => cell.quotes.length)) sentences.push("“published”: quoted, not measured here.");
@@ -85,13 +164,15 @@ function captionOf(data, state, rows) {
 }
 
 function citedKeys(data, rows) {
-  const methods = new Set(), sources = new Set();
+  const methods = new Set(),
+    sources = new Set();
   for (const row of rows) {
     if (row.paper) methods.add(row.paper);
-    for (const cell of Object.values(row.cells)) for (const quote of cell.quotes) {
-      const key = data.sources[quote.source]?.paper;
-      if (key) sources.add(key);
-    }
+    for (const cell of Object.values(row.cells))
+      for (const quote of cell.quotes) {
+        const key = data.sources[quote.source]?.paper;
+        if (key) sources.add(key);
+      }
   }
   return { methods: [...methods], sources: [...sources] };
 }
@@ -111,6 +192,10 @@ const FORMATS = {
 function showExport(data, state, rows, format, closed) {
   const { file, type, of } = FORMATS[format];
   const text = of(data, state, rows);
-  const save = h("a", { class: "button", download: file, href: `data:${type};charset=utf-8,${encodeURIComponent(text)}` }, `Save ${file}`);
+  const save = h(
+    "a",
+    { class: "button", download: file, href: `data:${type};charset=utf-8,${encodeURIComponent(text)}` },
+    `Save ${file}`,
+  );
   openPanel(`${plural(rows.length, "row")} as ${format}`, [h("p", {}, save), copyable(text)], closed);
 }

@@ -51,10 +51,20 @@ function start() {
 
   function drawMore() {
     const left = rows.length - limit;
-    const show = (count) => () => { limit += count; draw(); };
-    more.replaceChildren(...(left > 0 ? [`${plural(left, "more row")}: `,
-      h("button", { type: "button", click: show(SHOWN_AT_FIRST) }, `show ${Math.min(left, SHOWN_AT_FIRST)}`), " ",
-      h("button", { type: "button", click: show(left) }, "show all")] : []));
+    const show = (count) => () => {
+      limit += count;
+      draw();
+    };
+    more.replaceChildren(
+      ...(left > 0
+        ? [
+            `${plural(left, "more row")}: `,
+            h("button", { type: "button", click: show(SHOWN_AT_FIRST) }, `show ${Math.min(left, SHOWN_AT_FIRST)}`),
+            " ",
+            h("button", { type: "button", click: show(left) }, "show all"),
+          ]
+        : []),
+    );
   }
 
   function drawPicked() {
@@ -62,9 +72,15 @@ function start() {
     picked.hidden = !chosen.length;
     const text = chosen.map((row, place) => h("span", { class: "pick" }, `${"AB"[place]}: ${row.label}`));
     const hint = chosen.length < 2 ? h("span", { class: "note" }, "Select a second row to compare.") : null;
-    picked.replaceChildren(...[text, hint].flat().filter(Boolean),
-      h("button", { type: "button", class: "strong", disabled: chosen.length < 2, click: () => update({ open: "compare" }) }, "Compare"),
-      h("button", { type: "button", click: () => update({ rows: [] }) }, "Clear"));
+    picked.replaceChildren(
+      ...[text, hint].flat().filter(Boolean),
+      h(
+        "button",
+        { type: "button", class: "strong", disabled: chosen.length < 2, click: () => update({ open: "compare" }) },
+        "Compare",
+      ),
+      h("button", { type: "button", click: () => update({ rows: [] }) }, "Clear"),
+    );
   }
 
   function openFromState() {
@@ -86,11 +102,20 @@ function start() {
     const given = readState(location.hash);
     if (given) update(given, false);
   });
-  addEventListener("beforeprint", () => { limit = Infinity; draw(); });
-  addEventListener("afterprint", () => { limit = SHOWN_AT_FIRST; draw(); });
+  addEventListener("beforeprint", () => {
+    limit = Infinity;
+    draw();
+  });
+  addEventListener("afterprint", () => {
+    limit = SHOWN_AT_FIRST;
+    draw();
+  });
   addEventListener("keydown", (event) => {
     const typing = event.target.closest("input[type=search], textarea, dialog");
-    if (event.key === "/" && !typing) { event.preventDefault(); controls.search.focus(); }
+    if (event.key === "/" && !typing) {
+      event.preventDefault();
+      controls.search.focus();
+    }
   });
   drawSummary(data);
   draw();
@@ -106,27 +131,66 @@ function statusOf(data, rows) {
 
 /** Search, filters, metrics and export. ``show(state)`` brings them in step with a state. */
 function drawControls(data, { changed, open }) {
-  const search = h("input", { type: "search", id: "search", placeholder: "Method, dataset, backbone …", autocomplete: "off", input: () => changed({ q: search.value }) });
-  const complete = h("input", { type: "checkbox", id: "complete", change: () => changed({ complete: complete.checked }) });
-  const menus = FACETS.map((facet) => menuOf(facet.title, facet.name, valuesOf(data, facet), (values) => changed({ [facet.name]: values })));
-  const verdicts = Object.keys(VERDICTS).filter((name) => data.rows.some((row) => Object.values(row.cells).some((cell) => cell.verdict === name)));
-  if (verdicts.length) menus.push(menuOf("Verdict", "verdict", verdicts.map((name) => [name, VERDICTS[name].text]), (values) => changed({ verdict: values })));
-  const metrics = menuOf("Metrics", "metrics", data.metricNames.map((metric) => [metric, data.metrics[metric]]), (values) => changed({ metrics: values }));
+  const search = h("input", {
+    type: "search",
+    id: "search",
+    placeholder: "Method, dataset, backbone …",
+    autocomplete: "off",
+    input: () => changed({ q: search.value }),
+  });
+  const complete = h("input", {
+    type: "checkbox",
+    id: "complete",
+    change: () => changed({ complete: complete.checked }),
+  });
+  const menus = FACETS.map((facet) =>
+    menuOf(facet.title, facet.name, valuesOf(data, facet), (values) => changed({ [facet.name]: values })),
+  );
+  const verdicts = Object.keys(VERDICTS).filter((name) =>
+    data.rows.some((row) => Object.values(row.cells).some((cell) => cell.verdict === name)),
+  );
+  if (verdicts.length)
+    menus.push(
+      menuOf(
+        "Verdict",
+        "verdict",
+        verdicts.map((name) => [name, VERDICTS[name].text]),
+        (values) => changed({ verdict: values }),
+      ),
+    );
+  const metrics = menuOf(
+    "Metrics",
+    "metrics",
+    data.metricNames.map((metric) => [metric, data.metrics[metric]]),
+    (values) => changed({ metrics: values }),
+  );
   const shown = [...menus.filter((menu) => menu.count > 1), metrics];
   const reset = h("button", { type: "button", id: "reset", click: () => changed({ ...emptyState() }) }, "Reset");
-  const element = h("form", { class: "controls", role: "search", submit: (event) => event.preventDefault() },
+  const element = h(
+    "form",
+    { class: "controls", role: "search", submit: (event) => event.preventDefault() },
     h("label", { class: "search", for: "search" }, h("span", { class: "away" }, "Search"), search),
     shown.map((menu) => menu.element),
     h("label", { class: "check", for: "complete" }, complete, "Hide rows without a value"),
     reset,
-    h("span", { class: "export", role: "group", "aria-label": "Export what is shown" }, "Export ",
-      Object.keys(FORMATS).map((format) => h("button", { type: "button", "data-export": format, click: () => open(format) }, format))));
+    h(
+      "span",
+      { class: "export", role: "group", "aria-label": "Export what is shown" },
+      "Export ",
+      Object.keys(FORMATS).map((format) =>
+        h("button", { type: "button", "data-export": format, click: () => open(format) }, format),
+      ),
+    ),
+  );
   document.addEventListener("click", (event) => {
     for (const menu of element.querySelectorAll("details[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
   element.addEventListener("keydown", (event) => {
     const menu = event.key === "Escape" && event.target.closest("details[open]");
-    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
+    if (menu) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    }
   });
   return {
     element,
@@ -134,7 +198,8 @@ function drawControls(data, { changed, open }) {
     show(state) {
       if (search.value !== state.q) search.value = state.q;
       complete.checked = state.complete;
-      for (const menu of shown) menu.show(menu.name === "metrics" ? shownMetrics(data, state) : state[menu.name], state[menu.name].length > 0);
+      for (const menu of shown)
+        menu.show(menu.name === "metrics" ? shownMetrics(data, state) : state[menu.name], state[menu.name].length > 0);
     },
   };
 }
@@ -150,11 +215,24 @@ function valuesOf(data, facet) {
 function menuOf(title, name, values, changed) {
   const boxes = values.map(([value, text, count]) => {
     const box = h("input", { type: "checkbox", value, name });
-    return { box, element: h("label", {}, box, h("span", {}, text), count === undefined ? null : h("span", { class: "count" }, count)) };
+    return {
+      box,
+      element: h(
+        "label",
+        {},
+        box,
+        h("span", {}, text),
+        count === undefined ? null : h("span", { class: "count" }, count),
+      ),
+    };
   });
   const summary = h("summary", {}, title);
-  const list = h("fieldset", { change: () => changed(boxes.filter(({ box }) => box.checked).map(({ box }) => box.value)) },
-    h("legend", { class: "away" }, title), boxes.map(({ element }) => element));
+  const list = h(
+    "fieldset",
+    { change: () => changed(boxes.filter(({ box }) => box.checked).map(({ box }) => box.value)) },
+    h("legend", { class: "away" }, title),
+    boxes.map(({ element }) => element),
+  );
   return {
     name,
     count: values.length,
@@ -175,23 +253,51 @@ function drawSummary(data) {
   const parts = [
     [count((cell) => cell.mean !== null), "values measured here"],
     [count((cell) => cell.quotes.length), "published values"],
-    ...(verdicts ? [
-      [count((cell) => cell.verdict === "reproduced"), "reproduced"],
-      [count((cell) => ["lower", "higher"].includes(cell.verdict)), "not reproduced"],
-      [count((cell) => cell.verdict === "undecided"), "undecided"],
-    ] : []),
+    ...(verdicts
+      ? [
+          [count((cell) => cell.verdict === "reproduced"), "reproduced"],
+          [count((cell) => ["lower", "higher"].includes(cell.verdict)), "not reproduced"],
+          [count((cell) => cell.verdict === "undecided"), "undecided"],
+        ]
+      : []),
   ];
-  document.getElementById("summary").replaceChildren(...parts.map(([number, text]) => h("li", {}, h("strong", {}, number.toLocaleString("en")), ` ${text}`)));
+  document
+    .getElementById("summary")
+    .replaceChildren(
+      ...parts.map(([number, text]) => h("li", {}, h("strong", {}, number.toLocaleString("en")), ` ${text}`)),
+    );
   const list = document.getElementById("studies");
   if (!list) return;
   const isMeasured = (study) => Object.keys(data.runs).some((place) => place.startsWith(`${study.name}/`));
-  list.replaceChildren(...data.studies.map((study) => h("li", {},
-    link(study.title, study.link),
-    " ", h("code", {}, study.name), h("span", { class: "note" }, `, ${plural(study.rows, "row")}`),
-    study.page ? [" · ", link("report with figures", study.page)] : null,
-    study.rows ? null : [" · ", h("code", {}, study.command)],
-    isMeasured(study) ? [study.verdicts, study.alarms].filter(Boolean).map((sentence) => h("p", { class: "note" }, sentence)) : null,
-    study.failures.length ? h("details", {}, h("summary", {}, plural(study.failures.length, "failed job")), h("ul", {}, study.failures.map((line) => h("li", {}, line)))) : null)));
+  list.replaceChildren(
+    ...data.studies.map((study) =>
+      h(
+        "li",
+        {},
+        link(study.title, study.link),
+        " ",
+        h("code", {}, study.name),
+        h("span", { class: "note" }, `, ${plural(study.rows, "row")}`),
+        study.page ? [" · ", link("report with figures", study.page)] : null,
+        study.rows ? null : [" · ", h("code", {}, study.command)],
+        isMeasured(study)
+          ? [study.verdicts, study.alarms].filter(Boolean).map((sentence) => h("p", { class: "note" }, sentence))
+          : null,
+        study.failures.length
+          ? h(
+              "details",
+              {},
+              h("summary", {}, plural(study.failures.length, "failed job")),
+              h(
+                "ul",
+                {},
+                study.failures.map((line) => h("li", {}, line)),
+              ),
+            )
+          : null,
+      ),
+    ),
+  );
 }
 
 start();

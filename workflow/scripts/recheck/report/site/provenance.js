@@ -7,7 +7,11 @@ function showProvenance(data, row, metric, closed) {
   const dataset = data.titles.dataset[row.dataset] || row.dataset;
   const known = data.runs[`${row.study}/${row.dataset}/${row.method}`];
   const content = [
-    h("p", { class: "path" }, [dataset, data.views[row.view] || row.view, row.dim && `${row.dim}-d`, row.backbone].filter(Boolean).join(" · ")),
+    h(
+      "p",
+      { class: "path" },
+      [dataset, data.views[row.view] || row.view, row.dim && `${row.dim}-d`, row.backbone].filter(Boolean).join(" · "),
+    ),
     h("p", {}, "Study ", link(row.study, study.link), ", row ", h("code", {}, row.method), "."),
     ...(metric ? valueSection(data, row, name, cell) : allValues(data, row)),
     ...row.warned.map((sentence) => h("p", { class: "alert" }, `⚠ ${sentence}`)),
@@ -25,26 +29,57 @@ function valueSection(data, row, metric, cell) {
   const facts = [];
   if (cell.mean !== null) {
     const count = Object.keys(cell.seeds).length;
-    facts.push(["Measured here", `${oursText(row, metric, digits)}${unit}`, cell.interval === null ? `${plural(count, "seed")}, no interval` : `mean and 95 % t-interval over ${plural(count, "seed")}`]);
+    facts.push([
+      "Measured here",
+      `${oursText(row, metric, digits)}${unit}`,
+      cell.interval === null
+        ? `${plural(count, "seed")}, no interval`
+        : `mean and 95 % t-interval over ${plural(count, "seed")}`,
+    ]);
   } else facts.push(["Measured here", oursText(row, metric, digits), ""]);
   for (const quote of cell.quotes) {
     const source = data.sources[quote.source] || {};
-    facts.push(["Published", `${quoted(quote, digits)}${unit}`, h("span", {}, link(quote.source, source.link), quote.approximate ? " (read off a plot)" : "", quote.note ? `. ${quote.note}` : "")]);
+    facts.push([
+      "Published",
+      `${quoted(quote, digits)}${unit}`,
+      h(
+        "span",
+        {},
+        link(quote.source, source.link),
+        quote.approximate ? " (read off a plot)" : "",
+        quote.note ? `. ${quote.note}` : "",
+      ),
+    ]);
   }
-  if (cell.difference !== null) facts.push(["Difference", signed(cell.difference, digits), "measured here − published (first source)"]);
+  if (cell.difference !== null)
+    facts.push(["Difference", signed(cell.difference, digits), "measured here − published (first source)"]);
   if (cell.verdict) facts.push(["Verdict", badge(cell), verdictSentence(cell, digits)]);
-  return [h("dl", { class: "values" }, facts.map(([title, value, note]) => [h("dt", {}, title), h("dd", {}, h("strong", {}, value), note ? " " : "", note)]))];
+  return [
+    h(
+      "dl",
+      { class: "values" },
+      facts.map(([title, value, note]) => [
+        h("dt", {}, title),
+        h("dd", {}, h("strong", {}, value), note ? " " : "", note),
+      ]),
+    ),
+  ];
 }
 
 /** The verdict in words, with the numbers that decide it. */
 function verdictSentence(cell, digits) {
-  const bounds = cell.low === undefined ? "" : `The interval in which a published value is expected is ${number(cell.low, digits)} to ${number(cell.high, digits)}`;
+  const bounds =
+    cell.low === undefined
+      ? ""
+      : `The interval in which a published value is expected is ${number(cell.low, digits)} to ${number(cell.high, digits)}`;
   const tests = [
     cell.alpha !== undefined && `α = ${cell.alpha}`,
     cell.delta !== undefined && `δ = ${cell.delta}`,
     cell.p !== undefined && `p = ${cell.p.toPrecision(2)}`,
     cell.p_adjusted !== undefined && `adjusted for all tests of the study ${cell.p_adjusted.toPrecision(2)}`,
-  ].filter(Boolean).join(", ");
+  ]
+    .filter(Boolean)
+    .join(", ");
   const ends = {
     reproduced: "; the published value is inside, and the means differ by less than δ.",
     lower: "; the published value is above it.",
@@ -59,7 +94,13 @@ function verdictSentence(cell, digits) {
 function allValues(data, row) {
   const rows = Object.entries(row.cells).map(([metric, cell]) => {
     const digits = digitsOf(data, metric);
-    return [metric, oursText(row, metric, digits), publishedText(cell, digits), signed(cell.difference, digits), badge(cell)];
+    return [
+      metric,
+      oursText(row, metric, digits),
+      publishedText(cell, digits),
+      signed(cell.difference, digits),
+      badge(cell),
+    ];
   });
   return [plainTable("All metrics of this row", ["Metric", "ours", "published", "Δ", "verdict"], rows)];
 }
@@ -120,11 +161,32 @@ function runSection(data, known) {
   const owned = Object.entries(known.runs[0].own_files);
   return [
     h("h3", {}, "Runs"),
-    h("p", { class: "note" }, "The fingerprint is a hash of everything that determines a run. “Data” is the hash of the pixels, “split” that of the split."),
+    h(
+      "p",
+      { class: "note" },
+      "The fingerprint is a hash of everything that determines a run. “Data” is the hash of the pixels, “split” that of the split.",
+    ),
     plainTable("Runs", ["Seed / fold", "Fingerprint", "Data", "Split", "Device", "Epoch", "Time", "Log"], rows),
     h("h3", {}, "Versions"),
-    ...versions.map((each) => h("p", { class: "versions" }, Object.entries(each).map(([name, version]) => `${name} ${version}`).join(", "))),
-    ...(owned.length ? [h("p", { class: "versions" }, "Your files: ", owned.map(([name, hash]) => `${name} (${hash.slice(0, 12)})`).join(", "))] : []),
+    ...versions.map((each) =>
+      h(
+        "p",
+        { class: "versions" },
+        Object.entries(each)
+          .map(([name, version]) => `${name} ${version}`)
+          .join(", "),
+      ),
+    ),
+    ...(owned.length
+      ? [
+          h(
+            "p",
+            { class: "versions" },
+            "Your files: ",
+            owned.map(([name, hash]) => `${name} (${hash.slice(0, 12)})`).join(", "),
+          ),
+        ]
+      : []),
     h("details", {}, h("summary", {}, "Settings"), copyable(indented(known.settings))),
   ];
 }

@@ -13,7 +13,12 @@ const VERDICTS = {
 };
 const FACETS = [
   { name: "study", title: "Study", of: (row) => row.study, text: (value, data) => data.titles.study[value] || value },
-  { name: "dataset", title: "Dataset", of: (row) => row.dataset, text: (value, data) => data.titles.dataset[value] || value },
+  {
+    name: "dataset",
+    title: "Dataset",
+    of: (row) => row.dataset,
+    text: (value, data) => data.titles.dataset[value] || value,
+  },
   { name: "family", title: "Loss family", of: (row) => row.family || NO_FAMILY, text: (value) => value },
   { name: "view", title: "View", of: (row) => row.view, text: (value, data) => data.views[value] || value },
   { name: "kind", title: "Origin", of: kindOf, text: (value) => value },
@@ -46,7 +51,16 @@ function prepare(data) {
   for (const row of data.rows) {
     data.byId.set(row.id, row);
     for (const metric of Object.keys(row.cells)) counts.set(metric, counts.get(metric) + 1);
-    const words = [row.label, row.method, row.study, row.dataset, data.titles.dataset[row.dataset], row.family, row.backbone, row.view];
+    const words = [
+      row.label,
+      row.method,
+      row.study,
+      row.dataset,
+      data.titles.dataset[row.dataset],
+      row.family,
+      row.backbone,
+      row.view,
+    ];
     row.words = words.filter(Boolean).join(" \u0000 ").toLowerCase();
   }
   for (const [kept, other] of Object.entries(SAME)) {
@@ -77,11 +91,13 @@ function shownRows(data, state) {
   const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
   const facets = FACETS.filter((facet) => state[facet.name].length);
   const metrics = shownMetrics(data, state);
-  const rows = data.rows.filter((row) =>
-    facets.every((facet) => state[facet.name].includes(facet.of(row))) &&
-    words.every((word) => row.words.includes(word)) &&
-    (!state.complete || metrics.every((metric) => cellOf(row, metric))) &&
-    (!state.verdict.length || metrics.some((metric) => state.verdict.includes(cellOf(row, metric)?.verdict))));
+  const rows = data.rows.filter(
+    (row) =>
+      facets.every((facet) => state[facet.name].includes(facet.of(row))) &&
+      words.every((word) => row.words.includes(word)) &&
+      (!state.complete || metrics.every((metric) => cellOf(row, metric))) &&
+      (!state.verdict.length || metrics.some((metric) => state.verdict.includes(cellOf(row, metric)?.verdict))),
+  );
   const column = state.sort && columnsOf(data, state).find((each) => each.key === state.sort);
   if (!column) return rows;
   const keyed = rows.map((row, place) => ({ row, place, value: column.value(row) }));
@@ -123,21 +139,58 @@ function columnsOf(data, state) {
 
 function metricColumns(data, metric) {
   const digits = digitsOf(data, metric);
-  const has = (test) => data.rows.some((row) => { const cell = cellOf(row, metric); return cell && test(cell); });
+  const has = (test) =>
+    data.rows.some((row) => {
+      const cell = cellOf(row, metric);
+      return cell && test(cell);
+    });
   const shared = { metric, group: data.metrics[metric], number: true };
   const columns = [];
   if (has((cell) => cell.mean !== null)) {
-    columns.push({ ...shared, key: `${metric}:ours`, title: "ours", kind: "ours", value: (row) => cellOf(row, metric)?.mean, text: (row) => oursText(row, metric, digits) });
+    columns.push({
+      ...shared,
+      key: `${metric}:ours`,
+      title: "ours",
+      kind: "ours",
+      value: (row) => cellOf(row, metric)?.mean,
+      text: (row) => oursText(row, metric, digits),
+    });
   }
   if (has((cell) => cell.quotes.length)) {
-    columns.push({ ...shared, key: `${metric}:published`, title: "published", kind: "published", value: (row) => cellOf(row, metric)?.quotes[0]?.value, text: (row) => publishedText(cellOf(row, metric), digits) });
+    columns.push({
+      ...shared,
+      key: `${metric}:published`,
+      title: "published",
+      kind: "published",
+      value: (row) => cellOf(row, metric)?.quotes[0]?.value,
+      text: (row) => publishedText(cellOf(row, metric), digits),
+    });
   }
   if (has((cell) => cell.difference !== null)) {
-    columns.push({ ...shared, key: `${metric}:difference`, title: "Δ", kind: "difference", value: (row) => cellOf(row, metric)?.difference, text: (row) => signed(cellOf(row, metric)?.difference, digits) });
+    columns.push({
+      ...shared,
+      key: `${metric}:difference`,
+      title: "Δ",
+      kind: "difference",
+      value: (row) => cellOf(row, metric)?.difference,
+      text: (row) => signed(cellOf(row, metric)?.difference, digits),
+    });
   }
   if (has((cell) => cell.verdict && cell.verdict !== "not run")) {
     const order = Object.keys(VERDICTS);
-    columns.push({ ...shared, key: `${metric}:verdict`, title: "verdict", kind: "verdict", number: false, value: (row) => { const place = order.indexOf(cellOf(row, metric)?.verdict); return place < 0 ? null : place; }, text: (row) => verdictText(cellOf(row, metric)), node: (row) => badge(cellOf(row, metric)) });
+    columns.push({
+      ...shared,
+      key: `${metric}:verdict`,
+      title: "verdict",
+      kind: "verdict",
+      number: false,
+      value: (row) => {
+        const place = order.indexOf(cellOf(row, metric)?.verdict);
+        return place < 0 ? null : place;
+      },
+      text: (row) => verdictText(cellOf(row, metric)),
+      node: (row) => badge(cellOf(row, metric)),
+    });
   }
   if (columns.length) columns[0].first = true;
   return columns;
@@ -154,7 +207,9 @@ function oursText(row, metric, digits) {
 /** Published values; those that agree are shown once. */
 function publishedText(cell, digits) {
   if (!cell) return MISSING;
-  return [...new Set(cell.quotes.map((quote) => quoted(quote, digits) + (quote.note ? "*" : "")))].join(" / ") || MISSING;
+  return (
+    [...new Set(cell.quotes.map((quote) => quoted(quote, digits) + (quote.note ? "*" : "")))].join(" / ") || MISSING
+  );
 }
 
 function verdictText(cell) {
@@ -165,13 +220,21 @@ function badge(cell) {
   if (!cell?.verdict) return MISSING;
   const { sign, text } = VERDICTS[cell.verdict] || { sign: "", text: cell.verdict };
   const short = text.replace("not reproduced: ", "");
-  return h("span", { class: "badge", "data-verdict": cell.verdict, title: text }, h("span", { class: "sign", "aria-hidden": "true" }, sign), short);
+  return h(
+    "span",
+    { class: "badge", "data-verdict": cell.verdict, title: text },
+    h("span", { class: "sign", "aria-hidden": "true" }, sign),
+    short,
+  );
 }
 
 /** The name of a row. On narrow screens the columns ``places`` are hidden, and their texts stand below the name. */
 function labelOf(row, places) {
   const mark = row.warned.length ? ["\u00a0", h("abbr", { title: row.warned.join(" ") }, "⚠")] : null;
-  const where = places.map((column) => (column.text || column.value)(row)).filter(Boolean).join(" · ");
+  const where = places
+    .map((column) => (column.text || column.value)(row))
+    .filter(Boolean)
+    .join(" · ");
   return [h("span", { class: "name" }, row.label, mark), h("span", { class: "where" }, where)];
 }
 
@@ -187,7 +250,15 @@ function strip(row, metric, scale) {
   }
   if (cell && cell.mean !== null) {
     if (cell.interval !== null) {
-      svg.append(s("line", { x1: x(cell.mean - cell.interval), x2: x(cell.mean + cell.interval), y1: 8, y2: 8, class: "whisker" }));
+      svg.append(
+        s("line", {
+          x1: x(cell.mean - cell.interval),
+          x2: x(cell.mean + cell.interval),
+          y1: 8,
+          y2: 8,
+          class: "whisker",
+        }),
+      );
     }
     svg.append(s("ellipse", { cx: x(cell.mean), cy: 8, rx: 2, ry: 4.5, class: "ours" }));
   }
@@ -196,10 +267,12 @@ function strip(row, metric, scale) {
 
 /** The ends of the drawings' axis. The lowest tenth of the values is drawn at its left end, so that others differ visibly. */
 function scaleOf(rows, metric) {
-  const values = rows.flatMap((row) => {
-    const cell = cellOf(row, metric);
-    return cell ? [...cell.quotes.map((quote) => quote.value), ...(cell.mean === null ? [] : [cell.mean])] : [];
-  }).sort((a, b) => a - b);
+  const values = rows
+    .flatMap((row) => {
+      const cell = cellOf(row, metric);
+      return cell ? [...cell.quotes.map((quote) => quote.value), ...(cell.mean === null ? [] : [cell.mean])] : [];
+    })
+    .sort((a, b) => a - b);
   return values.length ? [values[Math.floor(values.length / 10)], values.at(-1)] : [0, 1];
 }
 
@@ -208,19 +281,44 @@ function drawTable(root, data, state, rows, limit, events) {
   const columns = columnsOf(data, state);
   const scale = scaleOf(rows, shownMetrics(data, state)[0]);
   const head = [
-    h("tr", { class: "groups" }, h("td", { class: "tick" }),
-      groupsOf(columns).map(({ title, span, column }) => title
-        ? h("th", { scope: "colgroup", colspan: span, class: "first" }, title)
-        : h("td", { class: column.plot ? "plot" : classesOf(column) }))),
-    h("tr", {}, h("th", { scope: "col", class: "tick" }, h("span", { class: "away" }, "Compare")),
-      columns.map((column) => heading(column, state, events))),
+    h(
+      "tr",
+      { class: "groups" },
+      h("td", { class: "tick" }),
+      groupsOf(columns).map(({ title, span, column }) =>
+        title
+          ? h("th", { scope: "colgroup", colspan: span, class: "first" }, title)
+          : h("td", { class: column.plot ? "plot" : classesOf(column) }),
+      ),
+    ),
+    h(
+      "tr",
+      {},
+      h("th", { scope: "col", class: "tick" }, h("span", { class: "away" }, "Compare")),
+      columns.map((column) => heading(column, state, events)),
+    ),
   ];
   const body = rows.slice(0, limit).map((row) => {
     const chosen = state.rows.includes(row.id);
     const name = `Compare ${row.label}, ${row.dataset}, ${row.view}, ${row.study}`;
-    return h("tr", { class: chosen ? "chosen" : null, "data-id": row.id },
-      h("td", { class: "tick" }, h("input", { type: "checkbox", tabindex: "-1", checked: chosen, "aria-label": name, change: () => events.select(row.id) })),
-      columns.map((column) => (column.plot ? h("td", { class: "plot" }, strip(row, column.plot, scale)) : tableCell(row, column, events))));
+    return h(
+      "tr",
+      { class: chosen ? "chosen" : null, "data-id": row.id },
+      h(
+        "td",
+        { class: "tick" },
+        h("input", {
+          type: "checkbox",
+          tabindex: "-1",
+          checked: chosen,
+          "aria-label": name,
+          change: () => events.select(row.id),
+        }),
+      ),
+      columns.map((column) =>
+        column.plot ? h("td", { class: "plot" }, strip(row, column.plot, scale)) : tableCell(row, column, events),
+      ),
+    );
   });
   const table = h("table", { class: "board" }, h("thead", {}, head), h("tbody", { keydown: moveFocus }, body));
   root.replaceChildren(table);
@@ -229,27 +327,74 @@ function drawTable(root, data, state, rows, limit, events) {
 }
 
 function heading(column, state, events) {
-  if (column.plot) return h("th", { scope: "col", class: "plot" }, column.title, h("span", { class: "away" }, " as a drawing"));
+  if (column.plot)
+    return h("th", { scope: "col", class: "plot" }, column.title, h("span", { class: "away" }, " as a drawing"));
   const sorted = state.sort === column.key;
   const arrow = sorted ? (state.down ? "▼" : "▲") : "";
-  return h("th", { scope: "col", class: classesOf(column), "aria-sort": sorted ? (state.down ? "descending" : "ascending") : "none" },
-    h("button", { type: "button", "data-sort": column.key, click: () => events.sort(column.key) },
-      column.title, h("span", { class: "arrow", "aria-hidden": "true" }, arrow)));
+  return h(
+    "th",
+    {
+      scope: "col",
+      class: classesOf(column),
+      "aria-sort": sorted ? (state.down ? "descending" : "ascending") : "none",
+    },
+    h(
+      "button",
+      { type: "button", "data-sort": column.key, click: () => events.sort(column.key) },
+      column.title,
+      h("span", { class: "arrow", "aria-hidden": "true" }, arrow),
+    ),
+  );
 }
 
 function tableCell(row, column, events) {
-  const content = column.node ? column.node(row) : column.text ? column.text(row) : column.value(row) ?? MISSING;
+  const content = column.node ? column.node(row) : column.text ? column.text(row) : (column.value(row) ?? MISSING);
   if (column.head) {
-    return h("th", { scope: "row", class: classesOf(column) },
-      h("button", { type: "button", tabindex: "-1", class: "cell", title: "Where this row comes from", click: () => events.open(row.id, "") }, content));
+    return h(
+      "th",
+      { scope: "row", class: classesOf(column) },
+      h(
+        "button",
+        {
+          type: "button",
+          tabindex: "-1",
+          class: "cell",
+          title: "Where this row comes from",
+          click: () => events.open(row.id, ""),
+        },
+        content,
+      ),
+    );
   }
   if (!column.metric || !cellOf(row, column.metric)) return h("td", { class: classesOf(column) }, content);
-  return h("td", { class: classesOf(column) },
-    h("button", { type: "button", tabindex: "-1", class: "cell", "data-metric": column.metric, click: () => events.open(row.id, column.metric) }, content));
+  return h(
+    "td",
+    { class: classesOf(column) },
+    h(
+      "button",
+      {
+        type: "button",
+        tabindex: "-1",
+        class: "cell",
+        "data-metric": column.metric,
+        click: () => events.open(row.id, column.metric),
+      },
+      content,
+    ),
+  );
 }
 
 function classesOf(column) {
-  return [column.kind, column.number && "number", column.first && "first", !column.metric && !column.head && "place", column.head && "label", column.key === "backbone" && "backbone"].filter(Boolean).join(" ");
+  return [
+    column.kind,
+    column.number && "number",
+    column.first && "first",
+    !column.metric && !column.head && "place",
+    column.head && "label",
+    column.key === "backbone" && "backbone",
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 /** The headings above the columns: the metric over its columns, nothing over the others. */

@@ -8,7 +8,9 @@ function h(tag, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -39,7 +41,11 @@ function number(value, digits = 2) {
 function signed(value, digits = 2) {
   if (value === null || value === undefined) return MISSING;
   const text = number(value, digits);
-  return Number(value.toFixed(digits)) > 0 ? `+${text}` : Number(value.toFixed(digits)) === 0 ? text.replace("−", "") : text;
+  return Number(value.toFixed(digits)) > 0
+    ? `+${text}`
+    : Number(value.toFixed(digits)) === 0
+      ? text.replace("−", "")
+      : text;
 }
 
 /** A published value; one that was read off a plot is marked. */
@@ -62,7 +68,10 @@ function duration(seconds) {
 
 /** Nested settings as indented lines, like YAML. */
 function indented(value) {
-  const flat = (each) => each === null || typeof each !== "object" || !Object.keys(each).length ||
+  const flat = (each) =>
+    each === null ||
+    typeof each !== "object" ||
+    !Object.keys(each).length ||
     (Array.isArray(each) && each.every((one) => one === null || typeof one !== "object"));
   if (flat(value)) return JSON.stringify(value);
   return Object.entries(value)
@@ -75,14 +84,18 @@ function indented(value) {
 
 /** A block of text with a button that copies it. */
 function copyable(text) {
-  const button = h("button", {
-    type: "button",
-    class: "copy",
-    click: async () => {
-      await copyText(text);
-      button.textContent = "Copied";
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "copy",
+      click: async () => {
+        await copyText(text);
+        button.textContent = "Copied";
+      },
     },
-  }, "Copy");
+    "Copy",
+  );
   return h("div", { class: "copyable" }, h("pre", { tabindex: "0" }, h("code", {}, text)), button);
 }
 
@@ -102,21 +115,49 @@ async function copyText(text) {
 
 /** A table element from texts or nodes; the first cell of a row is its header. */
 function plainTable(caption, head, rows) {
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: "plain" },
-      h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, rows.map(([first, ...cells]) =>
-        h("tr", {}, h("th", { scope: "row" }, first), cells.map((cell) => h("td", {}, cell)))))));
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      { class: "plain" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          head.map((text) => h("th", { scope: "col" }, text)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map(([first, ...cells]) =>
+          h(
+            "tr",
+            {},
+            h("th", { scope: "row" }, first),
+            cells.map((cell) => h("td", {}, cell)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** The one dialog of the page, with a heading, a button that closes it, and this content. */
 function openPanel(title, content, closed) {
   const dialog = document.querySelector("dialog");
   dialog.replaceChildren(
-    h("div", { class: "panel-head" },
+    h(
+      "div",
+      { class: "panel-head" },
       h("h2", { id: "panel-title" }, title),
-      h("button", { type: "button", class: "close", click: () => dialog.close() }, "Close")),
-    h("div", { class: "panel-body" }, content));
+      h("button", { type: "button", class: "close", click: () => dialog.close() }, "Close"),
+    ),
+    h("div", { class: "panel-body" }, content),
+  );
   dialog.onclose = closed || null;
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;

@@ -28,15 +28,21 @@ function showValues(plate) {
 
   frame.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();
-    const distance = ([x, y]) => Math.hypot(box.left + x * box.width - event.clientX, box.top + y * box.height - event.clientY);
+    const distance = ([x, y]) =>
+      Math.hypot(box.left + x * box.width - event.clientX, box.top + y * box.height - event.clientY);
     let nearest = -1;
-    points.forEach((point, number) => { if (nearest < 0 || distance(point) < distance(points[nearest])) nearest = number; });
+    points.forEach((point, number) => {
+      if (nearest < 0 || distance(point) < distance(points[nearest])) nearest = number;
+    });
     show(nearest >= 0 && distance(points[nearest]) < 24 ? nearest : -1);
   });
   frame.addEventListener("pointerleave", () => show(-1));
   plate.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) { event.preventDefault(); show((place + step + points.length + (place < 0 && step < 0 ? 1 : 0)) % points.length); }
+    if (step) {
+      event.preventDefault();
+      show((place + step + points.length + (place < 0 && step < 0 ? 1 : 0)) % points.length);
+    }
     if (event.key === "Escape") show(-1);
   });
   show(-1);
