@@ -56,7 +56,7 @@ UNORDERED = (("pack", "split"), ("table", "figure"))
 # the rules that write most, twice as often as the others
 WEIGHTS = dict.fromkeys(("fetch", "extract", "pack", "train", "embed", "evaluate", "table"), 2)
 SCOPES = ("group", "group", "job", "job", "snakemake")
-TIMES = re.compile(r"\b(\d+\.\d s|\d+ min \d\d s|\d+ h \d\d min)(?=[ <])")
+TIMES = re.compile(r"\b(\d+\.\d s|\d+ min \d\d s|\d+ h \d\d min)(?=[ <])|\"wall_seconds\":[\d.]+")
 
 DATASET = """
 description: Letters in an archive.
