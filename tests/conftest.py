@@ -14,6 +14,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from support.order import ordered
 from support.project import ROOT, Project
 from support.services import forks
 from support.tuned import write_study
@@ -40,9 +41,8 @@ def pytest_make_parametrize_id(val, argname):
     return argname if isinstance(val, bytes) else None
 
 
-def pytest_collection_modifyitems(items):
-    """Start the SLURM tests first, so that other tests compute while they wait."""
-    items.sort(key=lambda item: item.path.name != "test_slurm.py")
+def pytest_collection_modifyitems(config, items):
+    items[:] = ordered(items, getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,35 @@
+"""The order of the tests: what takes long starts first, so that no process computes alone at the end.
+
+xdist's `worksteal` gives every process an equal part of the list and lets processes that have finished their part take
+tests from the ends of the others. So each part begins with long tests and ends with short ones.
+"""
+
+from itertools import groupby
+from typing import Any
+
+FIRST = "test_slurm.py"
+"""Its tests wait more than they compute."""
+LONG = ("faults", "workflow")
+"""Folders whose tests run whole projects."""
+
+
+def ordered(items: list[Any], processes: int) -> list[Any]:
+    """The tests of each process, one part after the other. Long tests of a file stay together: they share fixtures."""
+    files = [list(group) for _, group in groupby((item for item in items if is_long(item)), lambda item: item.path)]
+    files.sort(key=lambda tests: tests[0].path.name != FIRST)
+    short = [item for item in items if not is_long(item)]
+    parts: list[list[Any]] = [[] for _ in range(processes)]
+    for tests in files:
+        min(parts, key=len).extend(tests)
+    result, left = [], len(items)
+    for place, part in enumerate(parts):
+        size = left // (processes - place)
+        part += short[: max(0, size - len(part))]
+        del short[: len(part) - sum(is_long(item) for item in part)]
+        result += part
+        left -= len(part)
+    return result + short
+
+
+def is_long(item: Any) -> bool:
+    return item.path.parent.name in LONG or item.get_closest_marker("slow") is not None
