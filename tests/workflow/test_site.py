@@ -83,10 +83,11 @@ def test_provenance_by_mouse_and_by_keyboard(browser, path):
         assert tab.page.inner_text("#panel-title") == "Triplet: P@1"
         for part in (
             "50.50 ± 1.24 %",
-            "51.25 %",
+            "51.25 % Paper 9, counted as a single run",
             "is 48.01 to 52.99; the published value is inside",
             "It would take more than 1000 seeds to decide.",
-            "α = 0.05, δ = 1, p = 0.33, adjusted for all tests of the study 0.43.",
+            "Rule: α = 0.05, δ = 1. Standard deviation over seeds: 0.50.",
+            "p = 0.33 (adjusted for all tests of the study: p = 0.43). Test of equivalence within δ: p = 0.36.",
             "50.25, 50.75",
             "logs/small/birds/triplet/seed2/fold1/train.log",
             "abababababab",
@@ -132,7 +133,8 @@ def test_two_rows_are_compared_on_every_dataset(browser, path):
         tab.page.click(f'[data-id="{BIRDS}/plain/separated"] input')
         tab.page.click(f'[data-id="{BIRDS}/quoted/separated"] input')
         tab.page.click(".picked .strong")
-        assert "were not both measured" in tab.page.inner_text("dialog")
+        [reason] = [text for text in tab.texts("dialog .note") if text.startswith("No paired")]
+        assert reason == "No paired comparison on Birds (Caltech): the two rows were not both measured."
     with Tab(browser, path, fragment) as tab:
         assert tab.page.inner_text("#panel-title") == "Plain or Proxy?"
 
@@ -147,11 +149,13 @@ def test_exports_are_what_is_shown(browser, path, tmp_path):
         assert [row["label"] for row in rows] == ["Quoted", "Proxy", "Triplet", "Plain"]
         assert float(rows[2]["P@1 ours"]) == pytest.approx(50.5)
         assert rows[2]["P@1 verdict"] == "undecided" and rows[0]["P@1 ours"] == ""
+        assert [rows[2][f"P@1 {kind}"] for kind in ("published", "approximate", "source")] == ["51.25", "no", "Paper 9"]
         tab.page.click("dialog .close")
         tab.page.click('[data-export="LaTeX"]')
         latex = tab.page.inner_text("dialog code")
         assert r"\toprule" in latex and r"Triplet~\cite{key1}" in latex and r"50.50 $\pm$ 1.24" in latex
         assert r"\caption{P@1 in percent on Birds (Caltech)." in latex and r"\cite{key9}" in latex
+        assert r"Verdicts ($\alpha$ = 0.05, $\delta$ = 1): ``not reproduced''" in latex
         tab.page.click("dialog .close")
         tab.page.click('[data-export="BibTeX"]')
         bibtex = tab.page.inner_text("dialog code")
@@ -168,7 +172,7 @@ def compiled(latex, folder):
 
 
 def test_hostile_names_are_shown_as_text(browser, tmp_path):
-    names = {"triplet": HOSTILE, "proxy": "=HYPERLINK(1)"}
+    names = {"triplet": HOSTILE, "proxy": "=HYPERLINK(1)", "plain": "[漢] ę"}
     data = small_site(tmp_path, labels=names, reason=HOSTILE, title=HOSTILE).data()
     thumbnail = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
     data["galleries"][BIRDS] = {
@@ -178,6 +182,9 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
         "labels": {"1": 1, "2": 2},
         "thumbnails": {"1": thumbnail, "2": thumbnail},
     }
+    [cell] = [row["cells"]["P@1"] for row in data["rows"] if row["id"] == f"{BIRDS}/triplet/separated"]
+    cell.update({"verdict": "lower", "p_equivalence": 0.01})
+    cell["quotes"].append({"value": 51.0, "approximate": True, "note": "", "source": HOSTILE})
     path = tmp_path / "index.html"
     path.write_text(page(data, title=HOSTILE, description=HOSTILE), encoding="utf-8")
     chosen = f"#dataset=birds&rows={BIRDS}/triplet/separated&rows={BIRDS}/proxy/separated"
@@ -186,16 +193,20 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
         assert tab.page.text_content(f'[data-id="{BIRDS}/triplet/separated"] .name') == HOSTILE
         assert HOSTILE.split()[0] in tab.page.text_content("#studies details"), "the reason of a failure"
         assert tab.page.locator("script").count() == 2
+        assert tab.texts('[data-verdict="lower"]') == ["↓\nlower, within δ"]
         tab.page.click(".picked .strong")
         assert tab.page.get_attribute("dialog .right img", "alt") == f"right: {HOSTILE}"
         tab.page.click("dialog .close")
         tab.page.click('[data-export="CSV"]')
         rows = list(csv.DictReader(io.StringIO(tab.page.text_content("dialog code"))))
-        assert [row["label"] for row in rows] == ["Plain", HOSTILE, "'=HYPERLINK(1)", "Quoted"]
+        assert [row["label"] for row in rows] == ["[漢] ę", HOSTILE, "'=HYPERLINK(1)", "Quoted"]
+        assert rows[1]["P@1 also published"] == f"51 ({HOSTILE})"
         tab.page.click("dialog .close")
         tab.page.click('[data-export="LaTeX"]')
         latex = tab.page.text_content("dialog code")
         assert r"\textless{}script\textgreater{}" in latex and "[U+6F22]" in latex
+        assert "\n{}[[U+6F22]] [U+0119]" in latex, "not an option of the line before it"
+        assert "not reproduced: lower, within $\\delta$" in latex
         # without colour, at the width of a phone
         tab.page.click("dialog .close")
         tab.page.set_viewport_size({"width": 400, "height": 800})

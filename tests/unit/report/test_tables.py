@@ -578,11 +578,12 @@ def test_an_empty_table_can_be_loaded(tmp_path):
 
 
 def test_latex_is_escaped_and_every_row_is_complete():
-    methods = {**METHODS, "triplet": r"50% {#1} $x_i$ ~ a\b ^"}
+    methods = {**METHODS, "triplet": r"[50% {#1} $x_i$ ~ a\b ^"}
     text = table(every(usual, seeds=3), seeds=3, methods=methods).latex()
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line]
     assert all(len(re.findall(r"(?<!\\)&", row)) == 5 and row.endswith(r"\\") for row in rows)
+    assert rows[1].startswith("{}["), "not an option of the line before it"
     assert r"50\% \{\#1\} \$x\_i\$ \textasciitilde{} a\textbackslash{}b \textasciicircum{}" in rows[1]
     assert r"MS \& miner\_2" in rows[2]
     assert r"\textbf{" in rows[2] and r"$\pm$" in rows[0]

@@ -85,6 +85,7 @@ def test_the_study_sets_alpha_and_delta():
     strict = made([document()], verdicts={"alpha": 0.01, "delta": {"P@1": 0.5}})
     assert strict.frame["verdict"].tolist()[:3] == ["undecided", "undecided", "higher"]
     assert "(α = 0.01, δ = 0.5 points)" in strict.caption
+    assert "δ = 11 points" in made([document()], verdicts={"delta": 11}).caption
     lax = made([document(runs={"emoji": dict.fromkeys(METHODS, 10)})], verdicts={"delta": 5})
     assert lax.frame["verdict"].tolist()[:3] == ["reproduced", "higher", "higher"]
     assert "higher, within δ" in lax.markdown() and "“within δ”: different, but by less than δ." in lax.caption

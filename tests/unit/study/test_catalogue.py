@@ -196,3 +196,10 @@ def test_every_shipped_study_can_be_shown_in_every_scope():
             facts = made.facts(target, dataset)
             assert facts["study"] == target and facts["rows"]
             assert facts["dataset_title"] not in ("", dataset)
+
+
+def test_the_site_shows_the_seeds_that_the_config_selects(catalogue):
+    [study] = catalogue({"mine": TEXT}, seeds=[3, 4]).site(["evaluations"])
+    [(facts, _)] = study["datasets"]
+    assert study["about"]["study"] == "mine" and {row["seeds"] for row in facts["rows"]} == {2}
+    assert catalogue({"mine": TEXT}, seeds=[3], methods=["triplet"]).site_reports() == {"mine_so_far": "mine"}

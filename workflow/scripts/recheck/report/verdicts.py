@@ -119,8 +119,8 @@ def _refuted(cells: pd.DataFrame) -> pd.Series:
 def _deltas(tested: pd.DataFrame) -> str:
     """The values of δ in words: one for all metrics, or one per metric."""
     by_metric = dict(zip(tested["metric"], tested["delta"], strict=True))
-    units = {metric: "" if metric in DISTANCES else " points" for metric in by_metric}
-    texts = {metric: f"{value:g}{units[metric]}".replace("1 points", "1 point") for metric, value in by_metric.items()}
+    unit = {metric: "" if metric in DISTANCES else " points" for metric in by_metric}
+    texts = {m: "1 point" if value == 1 and unit[m] else f"{value:g}{unit[m]}" for m, value in by_metric.items()}
     if len(set(texts.values())) == 1:
         return f"δ = {next(iter(texts.values()))}"
     return "δ = " + ", ".join(f"{text} of {metric_title(metric)}" for metric, text in texts.items())

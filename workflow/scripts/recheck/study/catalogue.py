@@ -288,8 +288,14 @@ class Catalogue:
     # used by the rules of site.smk
 
     def site_reports(self) -> dict[str, str]:
-        """Report with the results so far → its study, for every study. The site shows these."""
-        return {f"{name}_{SO_FAR}": name for name in self.files.studies}
+        """Report with the results so far → its study, for every study. The site shows these.
+
+        Seeds that the config selects replace those of every study. Selected methods change nothing: a site over all
+        studies has rows that a single study lacks.
+        """
+        targets = {name: f"{name}_{SO_FAR}" for name in self.files.studies}
+        seeds_only = self.selection.seeds and not self.selection.methods
+        return {self._selected_report(each) if seeds_only else each: name for name, each in targets.items()}
 
     def site(self, needs: Iterable[str]) -> list[dict[str, Any]]:
         """What the site shows of every study: facts, the files that exist, and its report if there is one."""
@@ -316,9 +322,11 @@ class Catalogue:
         """The galleries of the datasets with embeddings."""
         return [
             f"<results>/{report}/{dataset}/galleries.json"
-            for report, name in self.site_reports().items()
+            for report in self.site_reports()
             for dataset in self.shown(report).datasets
-            if grid.existing(grid.report_files(self.study(name), dataset, ["embeddings"]), self.place)["embeddings"]
+            if grid.existing(grid.report_files(self.reported(report), dataset, ["embeddings"]), self.place)[
+                "embeddings"
+            ]
         ]
 
 

@@ -17,7 +17,10 @@ Facts = Mapping[str, Any]
 # What a run's record tells about the run as a whole; the page shows the rest of the record as settings.
 RECORD = ("fingerprint", "device", "device_name", "processor", "epochs", "best_epoch", "wall_seconds", "deterministic")
 # What the frame of a table says about the verdict on a published cell.
-VERDICT = ("verdict", "published_runs", "published_spread", "low", "high", "delta", "alpha", "p", "seeds_needed")
+VERDICT = (
+    *("verdict", "published_runs", "published_spread", "reading_error", "sd", "low", "high", "delta", "alpha", "p"),
+    *("p_equivalence", "seeds_needed"),
+)
 
 
 class Site:

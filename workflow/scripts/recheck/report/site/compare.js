@@ -39,11 +39,12 @@ function showComparison(data, state, a, b, closed) {
     h(
       "p",
       { class: "path" },
-      `A: ${names[0]} — ${a.study}, ${data.views[a.view]}`,
+      `A: ${a.label} — ${a.study}, ${data.views[a.view]}`,
       h("br"),
-      `B: ${names[1]} — ${b.study}, ${data.views[b.view]}`,
+      `B: ${b.label} — ${b.study}, ${data.views[b.view]}`,
     ),
   ];
+  const reasons = new Map();
   for (const metric of metrics) {
     const digits = digitsOf(data, metric);
     const lines = partners(data, a, b).map(([dataset, one, two]) =>
@@ -56,11 +57,12 @@ function showComparison(data, state, a, b, closed) {
         ["Dataset", "A", "B", "A − B", "Interval", "", "P(A > B)", "p", "Seeds"],
         withForest(lines, digits),
       ),
-      ...lines
-        .filter((line) => line.reason)
-        .map((line) => h("p", { class: "note" }, `${line.dataset}: no paired comparison, because ${line.reason}.`)),
     );
+    for (const { dataset, reason } of lines)
+      if (reason) reasons.set(reason, [...new Set([...(reasons.get(reason) || []), dataset])]);
   }
+  for (const [reason, datasets] of reasons)
+    content.push(h("p", { class: "note" }, `No paired comparison on ${datasets.join(", ")}: ${reason}.`));
   content.push(
     h(
       "p",

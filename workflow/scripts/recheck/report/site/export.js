@@ -2,7 +2,7 @@
 
 function csvOf(data, state, rows) {
   const metrics = shownMetrics(data, state);
-  const kinds = ["ours", "interval", "seeds", "published", "difference", "verdict"];
+  const kinds = ["ours", "interval", "seeds", "published", "approximate", "source", "also published", "difference", "verdict"];
   const head = [
     "study",
     "dataset",
@@ -26,11 +26,15 @@ function csvOf(data, state, rows) {
     ...metrics.flatMap((metric) => {
       const cell = cellOf(row, metric);
       if (!cell) return kinds.map(() => null);
+      const [first, ...others] = cell.quotes;
       return [
         cell.mean,
         cell.interval,
         cell.mean === null ? null : Object.keys(cell.seeds).length,
-        cell.quotes[0]?.value,
+        first?.value,
+        first && (first.approximate ? "yes" : "no"),
+        first?.source,
+        others.map((quote) => `${quote.value} (${quote.source})`).join("; "),
         cell.difference,
         cell.verdict,
       ];
@@ -60,6 +64,19 @@ const TEX = {
   "<": "\\textless{}",
   ">": "\\textgreater{}",
   "|": "\\textbar{}",
+  '"': "''",
+  "°": "$^\\circ$",
+  "²": "$^2$",
+  "³": "$^3$",
+  "·": "$\\cdot$",
+  µ: "$\\mu$",
+  ε: "$\\epsilon$",
+  η: "$\\eta$",
+  θ: "$\\theta$",
+  ρ: "$\\rho$",
+  φ: "$\\phi$",
+  ω: "$\\omega$",
+  "∞": "$\\infty$",
   "±": "$\\pm$",
   "−": "$-$",
   "—": "---",
@@ -88,20 +105,34 @@ const TEX = {
   "\t": " ",
 };
 
+// Letters between U+00C0 and U+017F that the usual fonts of LaTeX lack.
+const NOT_TEX = new Set("×÷ÐðÞþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ");
+
 /** Text for LaTeX. A character that pdfLaTeX does not know becomes its code point, so that the file compiles. */
 function tex(text) {
   return [...String(text).normalize("NFC")]
     .map((character) => {
       if (TEX[character]) return TEX[character];
       const code = character.codePointAt(0);
-      const known = (code >= 32 && code < 127) || (code >= 0xc0 && code <= 0x17f && ![0xd7, 0xf7].includes(code));
+      const known = (code >= 32 && code < 127) || (code >= 0xc0 && code <= 0x17f && !NOT_TEX.has(character));
       return known ? character : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
     })
     .join("");
 }
 
+/** A line of a table. Without {}, the end of the line before it would take a [ or * for its own option. */
+function texLine(cells) {
+  const line = `${cells.join(" & ")} \\\\`;
+  return /^[[*]/.test(line) ? `{}${line}` : line;
+}
+
 function latexOf(data, state, rows) {
-  const columns = columnsOf(data, state).filter((column) => !column.plot && column.key !== "backbone");
+  // the caption names the datasets; a column with the same study in every row says nothing
+  const same = (column) => rows.every((row) => column.value(row) === column.value(rows[0]));
+  const columns = columnsOf(data, state).filter(
+    (column) =>
+      !column.plot && column.key !== "backbone" && !(["dataset", "study"].includes(column.key) && same(column)),
+  );
   const groups = groupsOf(columns);
   let start = 1;
   const top = [],
@@ -111,15 +142,14 @@ function latexOf(data, state, rows) {
     if (title) rules.push(`\\cmidrule(lr){${start}-${start + span - 1}}`);
     start += span;
   }
-  const cited = citedKeys(data, rows);
-  const lines = rows.map(
-    (row) =>
-      columns
-        .map((column) => {
-          const text = tex(column.text ? column.text(row) : (column.value(row) ?? MISSING));
-          return column.head && row.paper ? `${text}~\\cite{${row.paper}}` : text;
-        })
-        .join(" & ") + " \\\\",
+  const cited = citedKeys(data, state, rows);
+  const lines = rows.map((row) =>
+    texLine(
+      columns.map((column) => {
+        const text = tex(column.text ? column.text(row) : (column.value(row) ?? MISSING));
+        return column.head && row.paper ? `${text}~\\cite{${row.paper}}` : text;
+      }),
+    ),
   );
   const sources = cited.sources.length ? ` Sources of published values: \\cite{${cited.sources.join(",")}}.` : "";
   return [
@@ -130,9 +160,9 @@ function latexOf(data, state, rows) {
     "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",
     `\\begin{tabular}{${columns.map((column) => (column.number ? "r" : "l")).join("")}}`,
     "\\toprule",
-    `${top.join(" & ")} \\\\`,
+    texLine(top),
     rules.join(" "),
-    `${columns.map((column) => tex(column.title)).join(" & ")} \\\\`,
+    texLine(columns.map((column) => tex(column.title))),
     "\\midrule",
     ...lines,
     "\\bottomrule",
@@ -158,18 +188,30 @@ function captionOf(data, state, rows) {
   if (some((cell) => cell.interval !== null)) sentences.push("±: 95 % t-interval over seeds.");
   if (some((cell) => cell.quotes.length)) sentences.push("“published”: quoted, not measured here.");
   if (some((cell) => cell.difference !== null)) sentences.push("Δ: ours − published.");
+  if (some(isTested)) sentences.push(ruleOf(cells.filter(isTested)));
   if (some((cell) => cell.quotes.some((quote) => quote.approximate))) sentences.push("≈: read off a plot.");
   if (some((cell) => cell.quotes.some((quote) => quote.note))) sentences.push("*: see the notes of the study.");
   return sentences.join(" ");
 }
 
-function citedKeys(data, rows) {
+function isTested(cell) {
+  return cell.p !== undefined;
+}
+
+/** What the verdicts mean, with the values of α and δ that were used. */
+function ruleOf(cells) {
+  const used = (name) => [...new Set(cells.map((cell) => cell[name]))].join(" or ");
+  return `Verdicts (α = ${used("alpha")}, δ = ${used("delta")}): “not reproduced”: the published value lies outside the prediction interval of our seeds; “reproduced”: inside, and the means differ by less than δ (two one-sided tests); “undecided”: neither.`;
+}
+
+/** The keys of the papers of the methods and of the sources of the values shown. */
+function citedKeys(data, state, rows) {
   const methods = new Set(),
     sources = new Set();
   for (const row of rows) {
     if (row.paper) methods.add(row.paper);
-    for (const cell of Object.values(row.cells))
-      for (const quote of cell.quotes) {
+    for (const metric of shownMetrics(data, state))
+      for (const quote of cellOf(row, metric)?.quotes || []) {
         const key = data.sources[quote.source]?.paper;
         if (key) sources.add(key);
       }
@@ -177,8 +219,8 @@ function citedKeys(data, rows) {
   return { methods: [...methods], sources: [...sources] };
 }
 
-function bibtexOf(data, rows) {
-  const { methods, sources } = citedKeys(data, rows);
+function bibtexOf(data, state, rows) {
+  const { methods, sources } = citedKeys(data, state, rows);
   const entries = [...new Set([...methods, ...sources])].map((key) => data.papers[key]?.bibtex).filter(Boolean);
   return entries.length ? `${entries.join("\n\n")}\n` : "% The rows shown cite no paper.\n";
 }
@@ -186,7 +228,7 @@ function bibtexOf(data, rows) {
 const FORMATS = {
   CSV: { file: "recheck.csv", type: "text/csv", of: csvOf },
   LaTeX: { file: "recheck.tex", type: "text/x-tex", of: latexOf },
-  BibTeX: { file: "recheck.bib", type: "text/x-bibtex", of: (data, state, rows) => bibtexOf(data, rows) },
+  BibTeX: { file: "recheck.bib", type: "text/x-bibtex", of: bibtexOf },
 };
 
 function showExport(data, state, rows, format, closed) {

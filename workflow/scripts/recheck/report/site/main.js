@@ -5,6 +5,7 @@ function start() {
   const root = document.getElementById("board");
   let state = readState(location.hash) || emptyState();
   let limit = SHOWN_AT_FIRST;
+  let limitBeforePrint = limit;
   let rows = [];
   const controls = drawControls(data, { changed: (change) => update(change), open: (format) => openExport(format) });
   const status = h("p", { class: "status", role: "status" });
@@ -103,11 +104,12 @@ function start() {
     if (given) update(given, false);
   });
   addEventListener("beforeprint", () => {
+    limitBeforePrint = limit;
     limit = Infinity;
     draw();
   });
   addEventListener("afterprint", () => {
-    limit = SHOWN_AT_FIRST;
+    limit = limitBeforePrint;
     draw();
   });
   addEventListener("keydown", (event) => {

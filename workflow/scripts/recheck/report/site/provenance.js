@@ -47,12 +47,13 @@ function valueSection(data, row, metric, cell) {
         {},
         link(quote.source, source.link),
         quote.approximate ? " (read off a plot)" : "",
+        quote === cell.quotes[0] ? runsText(cell, digits) : "",
         quote.note ? `. ${quote.note}` : "",
       ),
     ]);
   }
   if (cell.difference !== null)
-    facts.push(["Difference", signed(cell.difference, digits), "measured here − published (first source)"]);
+    facts.push(["Difference", differenceText(cell, digits), "measured here − published (first source)"]);
   if (cell.verdict) facts.push(["Verdict", badge(cell), verdictSentence(cell, digits)]);
   return [
     h(
@@ -66,29 +67,40 @@ function valueSection(data, row, metric, cell) {
   ];
 }
 
+/** What is known about the runs behind the first published value. */
+function runsText(cell, digits) {
+  if (!cell.published_runs) return "";
+  const runs = cell.published_runs === 1 ? "counted as a single run" : `mean of ${cell.published_runs} runs`;
+  const spread = cell.published_spread ? `, standard deviation ${number(cell.published_spread, digits)}` : "";
+  const error = cell.quotes[0].approximate ? `, error of reading at most ${cell.reading_error}` : "";
+  return `, ${runs}${spread}${error}`;
+}
+
 /** The verdict in words, with the numbers that decide it. */
 function verdictSentence(cell, digits) {
   const bounds =
     cell.low === undefined
       ? ""
       : `The interval in which a published value is expected is ${number(cell.low, digits)} to ${number(cell.high, digits)}`;
-  const tests = [
-    cell.alpha !== undefined && `α = ${cell.alpha}`,
-    cell.delta !== undefined && `δ = ${cell.delta}`,
-    cell.p !== undefined && `p = ${cell.p.toPrecision(2)}`,
-    cell.p_adjusted !== undefined && `adjusted for all tests of the study ${cell.p_adjusted.toPrecision(2)}`,
-  ]
-    .filter(Boolean)
-    .join(", ");
+  const rule = cell.alpha === undefined ? "" : ` Rule: α = ${cell.alpha}, δ = ${cell.delta}.`;
+  const tests =
+    cell.p === undefined
+      ? ""
+      : ` Standard deviation over seeds: ${number(cell.sd, digits)}. Test of equal means: ${pText(cell.p)} (adjusted for all tests of the study: ${pText(cell.p_adjusted)}). Test of equivalence within δ: ${pText(cell.p_equivalence)}.`;
+  const within = isWithin(cell) ? " The means differ by less than δ." : "";
   const ends = {
     reproduced: "; the published value is inside, and the means differ by less than δ.",
-    lower: "; the published value is above it.",
-    higher: "; the published value is below it.",
+    lower: `; the published value is above it.${within}`,
+    higher: `; the published value is below it.${within}`,
     undecided: `; the published value is inside, but a difference of δ cannot be excluded. It would take ${cell.seeds_needed || "more"} seeds to decide.`,
     "one seed": "One seed has no spread, so there is no verdict.",
-    "not run": "Nothing was measured yet.",
+    "not run": "No seed has been measured here.",
   };
-  return `${bounds}${ends[cell.verdict] || ""}${tests ? ` Tests: ${tests}.` : ""}`;
+  return `${bounds}${ends[cell.verdict] || ""}${rule}${tests}`;
+}
+
+function pText(p) {
+  return p < 0.0001 ? "p < 0.0001" : `p = ${Number(p.toPrecision(2))}`;
 }
 
 function allValues(data, row) {
@@ -98,7 +110,7 @@ function allValues(data, row) {
       metric,
       oursText(row, metric, digits),
       publishedText(cell, digits),
-      signed(cell.difference, digits),
+      differenceText(cell, digits),
       badge(cell),
     ];
   });

@@ -173,7 +173,7 @@ function metricColumns(data, metric) {
       title: "Δ",
       kind: "difference",
       value: (row) => cellOf(row, metric)?.difference,
-      text: (row) => signed(cellOf(row, metric)?.difference, digits),
+      text: (row) => differenceText(cellOf(row, metric), digits),
     });
   }
   if (has((cell) => cell.verdict && cell.verdict !== "not run")) {
@@ -212,13 +212,24 @@ function publishedText(cell, digits) {
   );
 }
 
+/** The difference from the first published value; one that was read off a plot has one decimal. */
+function differenceText(cell, digits) {
+  return signed(cell?.difference, cell?.quotes[0]?.approximate ? 1 : digits);
+}
+
+/** Whether our mean differs from the published one, but by less than δ. */
+function isWithin(cell) {
+  return ["lower", "higher"].includes(cell.verdict) && cell.p_equivalence < cell.alpha;
+}
+
 function verdictText(cell) {
-  return cell?.verdict ? VERDICTS[cell.verdict]?.text || cell.verdict : MISSING;
+  return cell?.verdict ? VERDICTS[cell.verdict].text + (isWithin(cell) ? ", within δ" : "") : MISSING;
 }
 
 function badge(cell) {
   if (!cell?.verdict) return MISSING;
-  const { sign, text } = VERDICTS[cell.verdict] || { sign: "", text: cell.verdict };
+  const { sign } = VERDICTS[cell.verdict];
+  const text = verdictText(cell);
   const short = text.replace("not reproduced: ", "");
   return h(
     "span",

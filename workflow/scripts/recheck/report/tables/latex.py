@@ -130,7 +130,9 @@ def escape(text: str) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+    """A line of a table. Without {}, the end of the line before it would take a [ or * for its own option."""
+    line = " & ".join(cells) + r" \\"
+    return "{}" + line if line.startswith(("[", "*")) else line
 
 
 def _cell(cell: Cell) -> str:
