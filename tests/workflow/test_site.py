@@ -182,6 +182,7 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
         "labels": {"1": 1, "2": 2},
         "thumbnails": {"1": thumbnail, "2": thumbnail},
     }
+    data["rows"][0]["warned"] = ["epoch 0 was chosen"]
     [cell] = [row["cells"]["P@1"] for row in data["rows"] if row["id"] == f"{BIRDS}/triplet/separated"]
     cell.update({"verdict": "lower", "p_equivalence": 0.01})
     cell["quotes"].append({"value": 51.0, "approximate": True, "note": "", "source": HOSTILE})
@@ -200,12 +201,12 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
         tab.page.click('[data-export="CSV"]')
         rows = list(csv.DictReader(io.StringIO(tab.page.text_content("dialog code"))))
         assert [row["label"] for row in rows] == ["[漢] ę", HOSTILE, "'=HYPERLINK(1)", "Quoted"]
-        assert rows[1]["P@1 also published"] == f"51 ({HOSTILE})"
+        assert rows[1]["P@1 also published"] == f"51 ({HOSTILE})" and rows[0]["warnings"] == "Epoch 0 was chosen."
         tab.page.click("dialog .close")
         tab.page.click('[data-export="LaTeX"]')
         latex = tab.page.text_content("dialog code")
         assert r"\textless{}script\textgreater{}" in latex and "[U+6F22]" in latex
-        assert "\n{}[[U+6F22]] [U+0119]" in latex, "not an option of the line before it"
+        assert "\n{}[[U+6F22]] [U+0119]\\textsuperscript{$\\dagger$}~" in latex, "not an option of the line before it"
         assert "not reproduced: lower, within $\\delta$" in latex
         # without colour, at the width of a phone
         tab.page.click("dialog .close")

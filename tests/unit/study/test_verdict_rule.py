@@ -1,6 +1,7 @@
 """α and δ of a study, and how precise published values are."""
 
 import pytest
+import yaml
 
 from recheck.errors import UserError
 from recheck.study import facts
@@ -50,6 +51,12 @@ def test_a_wrong_rule_is_refused_when_the_study_is_read(tmp_path, given, sentenc
     with pytest.raises(UserError) as error:
         own_study(tmp_path, f"{TEXT}\nverdicts: {given}\n")
     assert sentence in str(error.value) and "mine.yaml" in str(error.value)
+
+
+def test_a_metric_of_several_datasets_is_named_once(tmp_path):
+    two = {**yaml.safe_load(TEXT), "datasets": {"emoji": {}, "cub200": {}}, "verdicts": {"delta": {"X": 1}}}
+    with pytest.raises(UserError, match=r"Known: MAP@R, P@1, RP\.$"):
+        own_study(tmp_path, yaml.safe_dump(two))
 
 
 VALUES = "values: {emoji: {triplet: {separated: {P@1: 50}}}}"

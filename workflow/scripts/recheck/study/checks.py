@@ -56,8 +56,8 @@ def check_study(study: Study) -> None:
             source = f"{study.path}, row '{row}'"
             _check_run(run, study, row, source)
             check_search(run, source, lambda tried, row=row, source=source: _check_run(tried, study, row, source))
-    shown = [metric for protocol in study.protocols.values() for metric in protocol["evaluation"]["table"]]
-    check_verdict_rule(study.verdicts, shown, study.path)
+    shown = dict.fromkeys(metric for protocol in study.protocols.values() for metric in protocol["evaluation"]["table"])
+    check_verdict_rule(study.verdicts, list(shown), study.path)
     if any(study.protocols[dataset].get("tuning") for dataset in study.datasets):
         _check_tuned(study)
 

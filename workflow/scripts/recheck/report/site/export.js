@@ -12,6 +12,7 @@ function csvOf(data, state, rows) {
     "backbone",
     "view",
     "dim",
+    "warnings",
     ...metrics.flatMap((metric) => kinds.map((kind) => `${metric} ${kind}`)),
   ];
   const lines = rows.map((row) => [
@@ -23,6 +24,7 @@ function csvOf(data, state, rows) {
     row.backbone,
     row.view,
     row.dim,
+    warningsOf(row),
     ...metrics.flatMap((metric) => {
       const cell = cellOf(row, metric);
       if (!cell) return kinds.map(() => null);
@@ -77,6 +79,7 @@ const TEX = {
   φ: "$\\phi$",
   ω: "$\\omega$",
   "∞": "$\\infty$",
+  "†": "$\\dagger$",
   "±": "$\\pm$",
   "−": "$-$",
   "—": "---",
@@ -147,7 +150,8 @@ function latexOf(data, state, rows) {
     texLine(
       columns.map((column) => {
         const text = tex(column.text ? column.text(row) : (column.value(row) ?? MISSING));
-        return column.head && row.paper ? `${text}~\\cite{${row.paper}}` : text;
+        const mark = column.head && row.warned.length ? "\\textsuperscript{$\\dagger$}" : "";
+        return text + mark + (column.head && row.paper ? `~\\cite{${row.paper}}` : "");
       }),
     ),
   );
@@ -188,6 +192,7 @@ function captionOf(data, state, rows) {
   if (some((cell) => cell.interval !== null)) sentences.push("±: 95 % t-interval over seeds.");
   if (some((cell) => cell.quotes.length)) sentences.push("“published”: quoted, not measured here.");
   if (some((cell) => cell.difference !== null)) sentences.push("Δ: ours − published.");
+  if (rows.some((row) => row.warned.length)) sentences.push("†: row with a warning.");
   if (some(isTested)) sentences.push(ruleOf(cells.filter(isTested)));
   if (some((cell) => cell.quotes.some((quote) => quote.approximate))) sentences.push("≈: read off a plot.");
   if (some((cell) => cell.quotes.some((quote) => quote.note))) sentences.push("*: see the notes of the study.");

@@ -14,7 +14,7 @@ function showProvenance(data, row, metric, closed) {
     ),
     h("p", {}, "Study ", link(row.study, study.link), ", row ", h("code", {}, row.method), "."),
     ...(metric ? valueSection(data, row, name, cell) : allValues(data, row)),
-    ...row.warned.map((sentence) => h("p", { class: "alert" }, `⚠ ${sentence}`)),
+    ...(row.warned.length ? [h("p", { class: "alert" }, `⚠ ${warningsOf(row)}`)] : []),
     ...seedSection(data, row, name, cell),
     ...commandSection(data, row, cell, known),
     ...(known ? runSection(data, known) : []),

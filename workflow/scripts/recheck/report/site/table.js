@@ -201,7 +201,9 @@ function oursText(row, metric, digits) {
   if (cell && cell.mean !== null) {
     return number(cell.mean, digits) + (cell.interval === null ? "" : ` ± ${number(cell.interval, digits)}`);
   }
-  return row.failed ? "failed" : cell && row.planned ? "not run" : MISSING;
+  // a row with values of other metrics only does not have this metric
+  const expected = cell || !Object.keys(row.cells).length;
+  return row.failed ? "failed" : expected && row.planned ? "not run" : MISSING;
 }
 
 /** Published values; those that agree are shown once. */
@@ -239,9 +241,14 @@ function badge(cell) {
   );
 }
 
+/** The warnings about a row's runs, as sentences. */
+function warningsOf(row) {
+  return row.warned.map((text) => `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`).join(" ");
+}
+
 /** The name of a row. On narrow screens the columns ``places`` are hidden, and their texts stand below the name. */
 function labelOf(row, places) {
-  const mark = row.warned.length ? ["\u00a0", h("abbr", { title: row.warned.join(" ") }, "⚠")] : null;
+  const mark = row.warned.length ? ["\u00a0", h("abbr", { title: warningsOf(row) }, "⚠")] : null;
   const where = places
     .map((column) => (column.text || column.value)(row))
     .filter(Boolean)
