@@ -58,6 +58,8 @@ def test_sorting_filtering_and_the_address(browser, path):
         assert tab.column("label") == ["Proxy"]
         assert tab.column("MAP@R:published") == ["30.00*"]
         fragment = tab.fragment()
+    with Tab(browser, path, "#dataset=birds&q=quoted&metrics=MAP@R") as tab:
+        assert tab.column("MAP@R:ours") == ["not run"], "neither measured nor published, but planned"
     with Tab(browser, path, fragment) as tab:
         assert tab.column("label") == ["Proxy"]
         assert tab.column("MAP@R:published") == ["30.00*"]

@@ -162,9 +162,11 @@ class Site:
                     "failed": each["failed"],
                     "warned": [one.sentence for one in inputs.warnings if one.method == method],
                     "paper": self._paper(about.get("paper")),
+                    "metrics": [],
                     "cells": {},
                 },
             )
+            row["metrics"].append(metric)
             row["dim"] = each["dim"] or row["dim"]
             quotes = [
                 {"value": value, "approximate": approximate, "note": note, "source": source}

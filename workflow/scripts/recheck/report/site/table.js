@@ -201,9 +201,8 @@ function oursText(row, metric, digits) {
   if (cell && cell.mean !== null) {
     return number(cell.mean, digits) + (cell.interval === null ? "" : ` ± ${number(cell.interval, digits)}`);
   }
-  // a row with values of other metrics only does not have this metric
-  const expected = cell || !Object.keys(row.cells).length;
-  return row.failed ? "failed" : expected && row.planned ? "not run" : MISSING;
+  const expected = row.planned && [metric, SAME[metric]].some((name) => row.metrics.includes(name));
+  return !expected ? MISSING : row.failed ? "failed" : "not run";
 }
 
 /** Published values; those that agree are shown once. */
