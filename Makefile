@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Without bytecode files every job would compile all of its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test check lint format lock fidelity gpu bench torture
+.PHONY: help setup quickstart test check repeat lint format lock docs fidelity gpu containers bench torture
 
 help:        ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -21,9 +21,18 @@ test: setup  ## check format and lint, then run all tests
 	$(MAKE) --no-print-directory lint
 	pytest
 
-check: setup ## check format and lint, run the fast tests: two minutes
+check: setup ## check format and lint, run the fast tests: about four minutes
 	$(MAKE) --no-print-directory lint
 	pytest tests/unit tests/golden -m 'not slow'
+
+N ?= 10
+TESTS ?= tests/faults tests/workflow
+repeat: setup ## run TESTS N times, stop at the first failure; one log per repetition in logs/tests
+	@mkdir -p logs/tests
+	@set -e; for i in $$(seq $(N)); do \
+	  echo "$$i of $(N): logs/tests/$$i.log"; \
+	  pytest --exitfirst $(TESTS) > logs/tests/$$i.log 2>&1 || { tail -n 20 logs/tests/$$i.log; exit 1; }; \
+	done
 
 lint: setup  ## check format and lint without changing files
 	ruff format --check .
@@ -36,11 +45,17 @@ format: setup ## format the code and fix what the linter can fix
 	ruff check --fix .
 	snakefmt Snakefile workflow
 
+docs: setup ## build the manual into manual/, which opens without a server: manual/index.html
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
+
 fidelity: setup ## collect from the tests what is compared with the originals, write docs/fidelity.md
 	PYTHONPATH=tests:workflow/scripts python -m support.fidelity
 
 gpu: setup ## count what every row does on a pretended GPU, write tests/golden/gpu_counts.csv
 	PYTHONPATH=tests:workflow/scripts python -m support.gpu_counts
+
+containers: setup ## write Dockerfile and apptainer.def from envs/
+	PYTHONPATH=tests python -m support.containers
 
 bench: setup  ## measure performance, write docs/performance.md (tens of minutes, idle machine); QUICK=1: shortened, only printed
 	python benchmarks/report.py $(if $(QUICK),--quick)

@@ -24,9 +24,10 @@ report: "workflow/report/workflow.rst"
 
 
 rule all:
-    default_target: True
+    # A workflow that imports this one keeps its own default target.
+    default_target: DEFAULT
     input:
-        lambda wildcards: target_files(config["study"]),
+        partial(target_files, config["study"]),
 
 
 for name in TARGETS:
@@ -36,14 +37,15 @@ for name in TARGETS:
         name:
             name
         input:
-            lambda wildcards, name=name: target_files(name),
+            partial(target_files, name),
 
 
 check_request()
 
 
-if workflow.exec_mode.name == "DEFAULT":
+if workflow.exec_mode.name == "DEFAULT" and not IMPORTED:
     retries.install((Job, GroupJob), since=time.time())
+    reevaluation.install(JobScheduler)
     sys.excepthook = terminal.say_stopped
     terminal.install(
         logger,

@@ -212,12 +212,12 @@ def _counted(found: dict[str, dict[str, Any]]) -> list[str]:
             for old, new in zip(before["rows"], now["rows"], strict=True)
         ),
         "",
-        f"- States written in {before['saved_epochs']} epochs of {before['seconds']:g} s each (an invented clock): "
+        f"- States written in {before['saved_epochs']} epochs of {before['seconds']:g} s each (simulated clock): "
         f"{both(before['states'], now['states'])}.",
-        f"- Loader processes started in {before['loaded_epochs']} epochs with {before['workers']} of them at a time: "
+        f"- Loader processes started in {before['loaded_epochs']} epochs, {before['workers']} at a time: "
         f"{both(before['processes'], now['processes'])}.",
-        "- Elsewhere: fills, `compile` and `channels_last` are measured by `benchmarks/steps.py`, encoded packs in the "
-        "section *Packs*. Only a GPU can show what `precision: tf32` and `gpu_share` gain ([gpu.md](gpu.md)).",
+        "- `benchmarks/steps.py` measures fills, `compile` and `channels_last`. The section *Packs* measures encoded "
+        "packs. Only a GPU can show what `precision: tf32` and `gpu_share` gain ([gpu.md](gpu.md)).",
     ]
 
 

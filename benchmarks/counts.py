@@ -11,15 +11,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
-from recheck.cost.counts import Counts, side_of, write_table  # noqa: E402
+from recheck.cost.counts import Key, key_of, side_of, write_table  # noqa: E402
 from recheck.cost.meta import count  # noqa: E402
 from recheck.study.compose import Files  # noqa: E402
 from recheck.study.model import load_study  # noqa: E402
 from recheck.study.yaml import names_in  # noqa: E402
 
 
-def networks() -> dict[tuple[str, bool, int], dict]:
-    """(backbone, frozen, side of its input) of every run → model settings of one such run, without its own head."""
+def networks() -> dict[Key, dict]:
+    """Key of the backbone of every run → model settings of one such run, without its own head."""
     files = Files(*(names_in([ROOT / "config" / folder]) for folder in ("studies", "methods")))
     found = {}
     for name in files.studies:
@@ -29,13 +29,12 @@ def networks() -> dict[tuple[str, bool, int], dict]:
                 plain = {"backbone": backbone, "head": {"class": "Linear", "dim": 512}, "batch_norm": "frozen"}
                 for phase in ("train", "eval") if run.trained else ("eval",):
                     if (side := side_of(transforms, phase)) is not None:
-                        found.setdefault((backbone["name"], bool(backbone.get("frozen")), side), plain)
+                        found.setdefault(key_of(backbone, side), plain)
     return found
 
 
 def main() -> None:
-    counts: dict[tuple[str, bool, int], Counts] = {key: count(model, key[2]) for key, model in networks().items()}
-    write_table(counts)
+    write_table({key: count(model, key[-1]) for key, model in networks().items()})
 
 
 if __name__ == "__main__":

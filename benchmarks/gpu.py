@@ -98,8 +98,8 @@ def section(quick: bool) -> str:
 What one training step of each row does on the first dataset of its study. These are counts on a pretended GPU
 (`tests/support/pretended_gpu.py`); nothing was measured on a real one.
 
-- *Waits*: the host waits for the GPU, because it needs a value or a size. One wait, for the loss, is the least.
-- *Launches*: operations that launch at least one kernel, in all of the step: copies, both passes, loss and optimisers.
+- *Waits*: how often the host waits for the GPU because it needs a value or a size. The minimum is one, for the loss.
+- *Launches*: operations that launch at least one kernel, in the whole step: copies, both passes, loss and optimisers.
 - *MB to the GPU*: images, labels and constants.
 - *MB per state*: what a saved state writes to the disk, with {classes} training classes.
 
@@ -107,7 +107,7 @@ What one training step of each row does on the first dataset of its study. These
 |---|---|---:|---:|---:|---:|---:|
 {chr(10).join(lines)}
 
-`tests/golden/gpu_counts.csv` has waits and launches with a small network, and a test fails if a row needs more.
+`tests/golden/gpu_counts.csv` has the waits and launches with a small network. A test fails if a row needs more.
 """
 
 

@@ -97,7 +97,7 @@ def section(quick: bool) -> str:
     device = choose_device("auto")
     make_deterministic(True)
     classes, per_class, epochs, steps = (32, 4, 2, 2) if quick else (100, 8, 4, 30)
-    workers, lines = min(7, len(os.sched_getaffinity(0)) - 1), []
+    workers, lines = min(7, (os.cpu_count() or 1) - 1), []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         root = make_photos(folder / "photos", classes, per_class, *([(64, 48)] if quick else []))

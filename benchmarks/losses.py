@@ -1,4 +1,4 @@
-"""Losses, compared with the least work of any loss of pairs, and with plain loops that compute the same value.
+"""Losses, compared with the least work of any pair loss, and with plain loops that compute the same value.
 
 The least work is the similarity matrix of the batch and its gradient: one product forwards, two backwards. Batches have
 the sizes of the studies: images, images per class, dimensions.
@@ -171,7 +171,7 @@ def compared_with_loops(quick: bool) -> list[str]:
 
 
 def slowest(quick: bool) -> list[str]:
-    """Table of the ten slowest losses: time ÷ the least work of a loss of pairs."""
+    """Table of the ten slowest losses: time ÷ the least work of a pair loss."""
     results = {}
     for name, (study, spec, shape) in LOSSES.items():
         images, per_class, dimensions = shape or BATCHES[study]
@@ -227,8 +227,8 @@ def section(quick: bool) -> str:
         "## Losses",
         "",
         "Forward and backward pass, one thread, with the batch size of the study. The table shows our ten slowest "
-        "losses, compared with the least work of a loss of pairs: the similarities of the batch (in every view) and "
-        "their gradient.",
+        "losses, compared with the least work that any pair loss must do: compute the similarities of the batch (in "
+        "every view) and their gradient.",
         "",
         *slowest(quick),
         "",
@@ -236,8 +236,9 @@ def section(quick: bool) -> str:
         "",
         *compared_with_loops(quick),
         "",
-        f"The {VIEWS} views of within-pair mining are 8 passes with 8 masks each. They keep {multi_view()} of the "
-        f"memory for the gradient that {VIEWS} passes keep (ResNet-18, 4 images of 32 × 32 pixels, the loss included).",
+        f"The {VIEWS} views of within-pair mining are 8 passes with 8 masks each. For the gradient they "
+        f"keep {multi_view()} times the memory of {VIEWS} passes (ResNet-18, 4 images of 32 × 32 pixels, including the "
+        "loss).",
     ]
     return "\n".join(lines) + "\n"
 

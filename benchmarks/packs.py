@@ -145,10 +145,10 @@ def section(quick: bool) -> str:
 
 {count} photographs of {SIDES[0]} × {SIDES[1]} pixels, cut from two photographs; one process, {repeats} turns.
 
-- All times are CPU times of files in the page cache. Slow disks, for which encoded packs are meant, are not in them.
+- All times are CPU times of files in the page cache. They do not include slow disks, for which encoded packs are meant.
 - *jpeg* has a shorter side of 288 and is saved as JPEG by the protocol, as iNaturalist is in `contextual_256`; *webp*
   has a shorter side of 288; *source* has the original size.
-- *Decoding* is the time of reading an encoded image beyond that of a plain one.
+- *Decoding* is the extra time for reading an encoded image instead of a plain one.
 - *Images/s* are read, cropped to 224 × 224 pixels and flipped. *Slowdown* is the ratio of these times.
 
 | encoding | kB/image, plain | encoded | encoded ÷ plain | decoding, ms | images/s, plain | encoded | slowdown |

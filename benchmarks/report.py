@@ -70,8 +70,8 @@ def assembled(sections: list[str], about: str, date: datetime.date, busy: float,
     warning = "**Made with `--quick`: these figures mean nothing.**\n\n" if quick else ""
     return f"""# Performance
 
-{warning}Written by `make bench` on {date:%-d %B %Y}. Every claim is a ratio to a peer or a limit that was measured in
-alternation with it: the median of the turns (min–max). Times in seconds only show the order of magnitude.
+{warning}Written by `make bench` on {date:%-d %B %Y}. Every claim is a ratio to a peer or to a limit. Both were
+measured in turns; the value is the median over the turns (min–max). Times in seconds only show the order of magnitude.
 
 {about}. Load average before the start: {busy:.1f}.{f" {failed} measurement(s) failed, see below." if failed else ""}
 

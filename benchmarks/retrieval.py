@@ -1,4 +1,4 @@
-"""Retrieval metrics, compared with pytorch-metric-learning's AccuracyCalculator and with the bare matrix product.
+"""``recheck.metrics``, compared with pytorch-metric-learning's AccuracyCalculator and with the bare matrix product.
 
 All three get the same embeddings: clusters on the unit sphere with a decaying spectrum, sorted by class as a test
 set is. Each size runs in its own process, where the three alternate. For memory each program gets its own process: the
@@ -54,7 +54,7 @@ def contestants(x: np.ndarray, labels: np.ndarray, queries: int) -> dict[str, Ca
     import torch
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
-    from recheck.evaluation.metrics import evaluate
+    import recheck
 
     calculator = AccuracyCalculator(include=tuple(METRICS.values()), k="max_bin_count", device=torch.device("cpu"))
     query_side, gallery = (x[:queries], x[queries:]) if queries else (x, x)
@@ -69,7 +69,8 @@ def contestants(x: np.ndarray, labels: np.ndarray, queries: int) -> dict[str, Ca
             np.matmul(rows, gallery.T, out=strip[: len(rows)])
 
     def ours() -> dict[str, float]:
-        return evaluate(*arrays[:2], list(METRICS), *arrays[2:])
+        against = dict(zip(("gallery", "gallery_labels"), arrays[2:], strict=False))
+        return recheck.metrics(*arrays[:2], metrics=list(METRICS), **against)
 
     def theirs() -> dict[str, float]:
         return calculator.get_accuracy(*tensors)
@@ -78,7 +79,7 @@ def contestants(x: np.ndarray, labels: np.ndarray, queries: int) -> dict[str, Ca
 
 
 def status(field: str) -> float:
-    """A field of /proc/self/status, in MB."""
+    """A field of /proc/self/status, in MB; only on Linux."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
 
@@ -159,7 +160,7 @@ def section(quick: bool) -> str:
         "",
         "- *AccuracyCalculator* is pytorch-metric-learning's, with faiss on the CPU.",
         "- The *product* is only the matrix of all inner products in float32, computed in strips.",
-        "- All use the same number of threads: one, if the row does not name another number.",
+        "- All use the same number of threads: one, unless the row names another number.",
         "- Times are by the clock and by CPU time, which other programs disturb less.",
         "- Memory is the peak above the embeddings.",
         "",

@@ -1,7 +1,7 @@
 """Start-up: the cost of a job besides its work, measured on the jobs of a study with almost no work.
 
 The study of the tests runs once, and Snakemake keeps the scripts that it starts. Then one script per kind of job is
-started again, in alternation with a Python that only imports the libraries that the job cannot do without.
+started again, in alternation with a Python process that only imports the libraries that the job needs.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from timing import in_turn, main, processor, ratios, spread
 
 ROOT = Path(__file__).resolve().parents[1]
-# kind of job → libraries that it cannot do without
+# kind of job → libraries that it needs
 REQUIRED = {
     "index": "pandas",
     "pack": "pandas, PIL.Image",
@@ -97,7 +97,7 @@ def section(quick: bool) -> str:
     return f"""## Start-up
 
 Jobs of a small study of letters, with six training steps per run: almost all of their time is start-up. The CPU time is
-compared with a Python that only imports the libraries that the job cannot do without; {repeats} turns.
+compared with a Python process that only imports the libraries that the job needs; {repeats} turns.
 
 | job | CPU seconds | imports compared with | ÷ imports |
 |---|---:|---|---:|

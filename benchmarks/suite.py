@@ -55,6 +55,7 @@ def main() -> None:
         costs.touch()
         path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, FILE: str(costs), "PYTHONPATH": path}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as in `make test`; every project would compile the package
         command = [sys.executable, "-m", "pytest", "-p", "suite", *sys.argv[1:]]
         done = subprocess.run(command, env=environment)
         print(summary(costs.read_text().splitlines()))

@@ -207,8 +207,8 @@ Batches of {BATCH}, one thread, {repeats} turns.
 
 - A run shorter than a minute saves no state (`save_every`).
 - Packing saves the time of decoding, about 4 ms per image here. The slower the network, the smaller that share.
-- Loader processes hide the loading time only while a core is idle. With one run per core none is, so the default on a
-  CPU is no loader process (`workers`: a job's threads minus one).
+- Loader processes hide the loading time only while a core is idle. With one run per core, no core is idle, so the
+  default on a CPU is no loader process (`workers`: a job's threads minus one).
 """
 
 

@@ -1,7 +1,10 @@
 """Fixtures for all tests."""
 
+import compileall
+import gc
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -15,7 +18,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 from support.order import ordered
-from support.project import ROOT, Project
+from support.project import ROOT, SCRIPTS, Project
 from support.services import forks
 from support.tuned import write_study
 
@@ -23,6 +26,10 @@ from support.tuned import write_study
 def pytest_configure():
     import torch
 
+    # a shell starts background commands with this signal ignored, and every program started here would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        compileall.compile_dir(SCRIPTS / "recheck", quiet=1)  # projects copy it, and would each compile their copy
     forks.start()  # in the first process, so that all test processes share them
 
     torch.set_num_threads(1)
@@ -43,6 +50,12 @@ def pytest_make_parametrize_id(val, argname):
 
 def pytest_collection_modifyitems(config, items):
     items[:] = ordered(items, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def pytest_collection_finish():
+    """Leave libraries and collected tests out of every later garbage collection: they live until the end anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -106,6 +119,12 @@ def project(finished, tmp_path) -> Project:
 def fresh(tmp_path) -> Project:
     """A project in which nothing has been made yet."""
     return Project.create(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def unstarted(tmp_path_factory) -> Project:
+    """A project of one test process in which no job ever runs; tests restore the files that they change."""
+    return Project.create(tmp_path_factory.mktemp("unstarted") / "project")
 
 
 @pytest.fixture(scope="session")

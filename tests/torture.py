@@ -96,7 +96,8 @@ def kill_campaign(table: Table, folder: Path, options: argparse.Namespace) -> No
 
 
 def _tell(moment: kills.Moment) -> None:
-    print(f"  {moment.signal.name} to {moment.scope} in {moment.place}, {moment.when}", file=sys.stderr, flush=True)
+    when = f"{moment.fraction:.0%} of its changes" + (f" and {moment.pause:.2f} s" if moment.pause else "")
+    print(f"  {moment.signal.name} to {moment.scope} in {moment.place}, {when}", file=sys.stderr, flush=True)
 
 
 class Tally:

@@ -11,7 +11,7 @@ from support.project import Project
 
 @pytest.fixture(scope="session")
 def quiet(shared) -> kills.Usual:
-    """The undisturbed study of kills.py, with its usual times."""
+    """The undisturbed study of kills.py, with the number of its changes to the disk."""
 
     def make(folder: Path) -> Project:
         with kills.slow_server() as server:

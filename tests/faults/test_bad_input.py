@@ -24,7 +24,7 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
             "config 'datasets': unknown dataset 'glyph'; did you mean 'glyphs'?",
         ),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
-        (["--config", "device=gpu"], "'device' is 'gpu'; did you mean 'cuda'? Known: auto, cpu, cuda."),
+        (["--config", "device=gpu"], "'device' is 'gpu'; did you mean 'cuda'? Known: auto, cpu, cuda, mps."),
         (
             ["--dry-run", "--config", "device=cuda"],
             "Config 'device' is 'cuda', but no GPU is visible: check `nvidia-smi`",
@@ -33,11 +33,11 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["--config", "workers=-1"], "'workers' must be at least 0, found -1."),
     ],
 )
-def test_command_line(fresh, arguments, sentence):
-    output = fresh.fail("--cores", "1", *arguments)
+def test_command_line(unstarted, arguments, sentence):
+    output = unstarted.fail("--cores", "1", *arguments)
     assert sentence in output
     assert "Traceback" not in output
-    assert not fresh.path("results").exists()
+    assert not unstarted.path("results").exists()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,12 @@ def test_command_line(fresh, arguments, sentence):
             "glyphs.yaml: 'csv' is 'labels.csv', but there is no such file.",
         ),
         ("datasets/glyphs", "parser: folder", "parser: my_parser:parse", "there is no file my_parser.py beside the"),
-        ("studies/letters", "batch: 8", "batch: 0", "row 'pretrained': 'sampler.batch' must be a whole number from 1"),
+        (
+            "studies/letters",
+            "batch: 8",
+            "batch: 0",
+            "row 'pretrained': 'sampler.batch' must be a whole number of at least 1",
+        ),
         (
             "studies/letters",
             "small_net:SmallNet",
@@ -92,7 +97,7 @@ def test_command_line(fresh, arguments, sentence):
             "studies/letters",
             "resize:",
             "resize: {shorter: 28}",
-            "'center_crop' of 'transforms.eval' cuts 32 pixels from images with a shorter side of 28 pixels. Crop at",
+            "'center_crop' of 'transforms.eval' crops 32 pixels from images with a shorter side of 28 pixels. Crop at",
         ),
         (
             "studies/letters",
@@ -103,18 +108,20 @@ def test_command_line(fresh, arguments, sentence):
         ("studies/letters", "SmallNet", "SmalNet", "small_net.py does not define 'SmalNet'; did you mean 'SmallNet'?"),
     ],
 )
-def test_files(fresh, file, old, new, sentence):
+def test_files(unstarted, file, old, new, sentence):
     """All of this is known without running a job."""
-    fresh.edit(f"config/{file}.yaml", old, new)
-    output = fresh.fail("--cores", "1", "--dry-run")
+    with unstarted.restored(f"config/{file}.yaml") as project:
+        project.edit(f"config/{file}.yaml", old, new)
+        output = project.fail("--cores", "1", "--dry-run")
     assert sentence in output
     assert f"config/{file.split('/')[0]}" in output
     assert "Traceback" not in output
 
 
-def test_a_study_with_the_name_of_a_variant(fresh):
-    fresh.write("config/studies/letters_so_far.yaml", fresh.read("config/studies/letters.yaml"))
-    output = fresh.fail("--cores", "1")
+def test_a_study_with_the_name_of_a_variant(unstarted):
+    with unstarted.restored("config/studies/letters_so_far.yaml") as project:
+        project.write("config/studies/letters_so_far.yaml", project.read("config/studies/letters.yaml"))
+        output = project.fail("--cores", "1")
     assert "letters_so_far.yaml: 'letters_so_far' is already a target of study 'letters'. Rename this file." in output
     assert "Traceback" not in output
 
@@ -129,13 +136,15 @@ def test_a_study_with_the_name_of_a_variant(fresh):
         ("documents: [{source: A, values: {letters: {}}}]", "has no values for any dataset and row of study 'letters'"),
     ],
 )
-def test_invalid_published_values(fresh, text, sentence):
-    fresh.write("resources/published/letters.yaml", text)
-    fresh.edit("config/studies/letters.yaml", "title: Letters", "title: Letters\npublished: letters.yaml")
-    output = fresh.fail("--cores", "1", "letters_published")
+def test_invalid_published_values(unstarted, text, sentence):
+    published, study = "resources/published/letters.yaml", "config/studies/letters.yaml"
+    with unstarted.restored(published, study) as project:
+        project.write(published, text)
+        project.edit(study, "title: Letters", "title: Letters\npublished: letters.yaml")
+        output = project.fail("--cores", "1", "letters_published")
     assert sentence in output and "published/letters.yaml" in output
     assert "Traceback" not in output
-    assert not fresh.path("results").exists()
+    assert not unstarted.path("results").exists()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +202,7 @@ def test_a_class_with_one_image_is_reported_and_harmless(fresh):
     [
         ("first: 7", "7 classes are too few for 2 folds"),
         ("first: 9", "needs an even number of classes, found 9: add `classes: {first: 8}` to the dataset's entry"),
-        ("first: 99", "'classes.first' is 99, but the dataset has only 12 classes"),
+        ("first: 99", "'classes.first' is 99, but the dataset has only 12 classes: lower it."),
     ],
 )
 def test_classes_that_cannot_be_split(fresh, classes, sentence):
@@ -249,7 +258,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(project):
     project.path(f"{run}/embeddings.safetensors").unlink()
     target = f"{run}/embeddings.safetensors"
     output = project.fail("--cores", "1", "--rerun-triggers", "mtime", "--", target)
-    assert f"{run}/model.safetensors was trained with other 'model' settings: delete it and run again" in output
+    assert f"{run}/model.safetensors was trained with different 'model' settings: delete it and run again" in output
 
 
 def test_a_damaged_checkpoint_is_refused(project):

@@ -16,19 +16,19 @@ from support.faults.kills import PLACES, STUDY, Moment, content, differences, pl
 def test_killed_again_and_again(begun, quiet, record_property):
     """Kill whole process groups, a job, or Snakemake only, from the download to the page."""
     random_ = random.Random(5)
+    # Fractions of an undisturbed run, whose jobs may have been the first to fill a cache. The second training resumes.
     moments = [
-        Moment(signal.SIGKILL, "fetch", "group", True, random_.random()),
-        Moment(signal.SIGTERM, "pack", "job", True, random_.random()),
-        Moment(signal.SIGTERM, "train", "group", True, random_.random()),
-        Moment(signal.SIGKILL, "train", "snakemake", True, random_.random()),
-        Moment(signal.SIGINT, "embed", "group", False, random_.random()),
-        Moment(signal.SIGKILL, "table", "job", True, random_.random()),
+        Moment(signal.SIGKILL, "fetch", "group", random_.uniform(0, 0.8)),
+        Moment(signal.SIGTERM, "pack", "job", random_.uniform(0, 0.8)),
+        Moment(signal.SIGTERM, "train", "group", random_.uniform(0, 0.5)),
+        Moment(signal.SIGKILL, "train", "snakemake", random_.uniform(0, 0.3)),
+        Moment(signal.SIGINT, "embed", "group", random_.uniform(0, 0.8)),
+        Moment(signal.SIGKILL, "table", "job", random_.uniform(0, 0.8)),
     ]
     wrong = torture(begun, moments, quiet, cores=2, deadline=math.inf)
     assert wrong == []
-    tried = sum(moment.tried for moment in moments)
-    assert tried >= 4, moments
-    record_property("tried", tried)
+    assert [moment for moment in moments if not moment.tried] == []
+    record_property("tried", len(moments))
 
 
 def test_the_study_skips_steps_in_float16(quiet, tmp_path):
@@ -52,7 +52,7 @@ def test_content_ignores_times_and_nothing_else(begun, quiet):
     folder = begun.path("results/letters/glyphs/proxy_1/seed0/fold0")
     folder.mkdir(parents=True)
     for seconds in (1.5, 2.5):
-        (folder / "run.json").write_text(f'{{"best_value": 0.5, "wall_seconds": {seconds}}}')
+        (folder / "run.json").write_text(f'{{"best_value": 0.5, "wall_seconds": {seconds}, "cpu_seconds": {seconds}}}')
         (folder / "history.csv").write_text(f"epoch,loss,images_per_second\n1,0.5,{seconds}\n")
         begun.path("results/letters/index.html").write_text(f"<td>{seconds} s</td><td>0.5</td>")
         found = content(begun)

@@ -164,7 +164,7 @@ def test_states_at_fifty_places(tmp_path, how, record_property, caplog):
     whole = {path: path.read_bytes() for path in (file.current, file.previous)}
     generator = np.random.default_rng(7)
     for place in generator.integers(0, min(map(len, whole.values())), 50):
-        expected = iter([{"number": 1}, None])  # of the state before, then of none
+        expected = iter([{"number": 1}, None])  # first the previous state is read, then none
         for path, content in whole.items():
             damage = bytearray(content)
             damage[place] ^= int(generator.integers(1, 256))

@@ -56,7 +56,7 @@ def plan(name: str, paths: dict[str, Path]) -> None:
     """Do everything that Snakemake does with a study before the first job."""
     catalogue = Catalogue(
         Files({**FILES.studies, **paths}, FILES.methods),
-        ROOT / "resources/published",
+        [ROOT / "resources/published"],
         {},
         lambda settings, source: description.with_weights(settings, {}, "weights", source),
         lambda dataset, source: SimpleNamespace(title=dataset),

@@ -23,6 +23,7 @@ TABLES = {
     "sop": ("sop", ["Stanford_Online_Products/Ebay_train.txt", "Stanford_Online_Products/Ebay_test.txt"]),
     "inshop": ("inshop", ["list_eval_partition.txt"]),
     "inat_mini": ("inaturalist", ["train_mini.json"]),
+    "inat2018": ("inaturalist2018", ["Inat_dataset_splits/Inaturalist_train_set1.txt"]),
 }
 WORDS = [
     "",

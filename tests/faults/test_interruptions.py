@@ -6,14 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from recheck.data.packed import PackedImages
+from recheck.data.packed import BLOCK, PackedImages
 from support.datasets.glyphs import make_glyphs
 from support.faults.disks import private_mounts
 from support.hang import HANG_SECONDS, wait_until
@@ -62,7 +61,7 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     shorten(long)
-    shutil.rmtree(long.path(".snakemake/locks"))  # `--unlock` does no more
+    shutil.rmtree(long.path(".snakemake/locks"))  # as `--unlock` does
     long.succeed("--cores", "1", "--", MODEL)
     assert "belongs to a run with other settings or data" in long.read(LOG)
     assert long.path(MODEL).read_bytes() == finished.path(MODEL).read_bytes()
@@ -123,23 +122,26 @@ def test_damaged_state_files_are_not_used(long, finished):
 
 
 def test_killed_in_the_middle_of_packing(fresh):
-    """Snakemake removes a job's outputs, but finished blocks are kept beside them and completed."""
+    """Snakemake removes a job's outputs, but finished blocks are kept beside them and completed.
+
+    Packing waits after its first block, so that it is killed there however fast the machine is.
+    """
     make_glyphs(fresh.path("glyphs"), classes=26, per_class=12)
-    folder = "resources/datasets/glyphs/packed"
-    for side in (500, 1000, 2000, 4000):  # until packing takes longer than noticing that it has begun
-        size = f"exact{side}x{side}"
-        target, journal = f"{folder}/{size}/pack.json", fresh.path(f"{folder}/.{size}.partial/journal")
-        process = fresh.start("--cores", "1", "--", target)
-        while process.poll() is None and not (journal.exists() and journal.read_text()):
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        shutil.rmtree(fresh.path(".snakemake/locks"))  # `--unlock` does no more
-        if not fresh.path(target).exists():
-            break
-        shutil.rmtree(fresh.path(target).parent)
+    folder, size = "resources/datasets/glyphs/packed", "exact40x40"
+    target, journal = f"{folder}/{size}/pack.json", fresh.path(f"{folder}/.{size}.partial/journal")
+    noted = "    journal.flush()\n"
+    wait = "    while Path('wait').exists():\n        __import__('time').sleep(0.01)\n"
+    fresh.edit("workflow/scripts/recheck/data/packed.py", noted, noted + wait)
+    fresh.write("wait", "")
+    process = fresh.start("--cores", "1", "--", target)
+    wait_for(lambda: journal.exists() and journal.read_text(), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not fresh.path(target).exists()
+    fresh.path("wait").unlink()
+    shutil.rmtree(fresh.path(".snakemake/locks"))  # as `--unlock` does
     fresh.succeed("--cores", "2", "--", target)
-    assert "of 312 images are already packed" in fresh.read(f"logs/datasets/glyphs/pack/{size}.log")
+    assert f"{BLOCK} of 312 images are already packed" in fresh.read(f"logs/datasets/glyphs/pack/{size}.log")
     PackedImages(fresh.path(target).parent).verify()
     assert sorted(path.name for path in fresh.path(folder).iterdir()) == [size]
 

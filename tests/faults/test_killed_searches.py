@@ -4,6 +4,7 @@ import random
 import shutil
 
 from support.faults import events
+from support.faults.events import Strike
 from support.faults.fuzz import MORE, SEED
 from support.faults.kills import content, differences
 from support.tuned import SEARCH
@@ -42,7 +43,9 @@ def test_killed_at_random_moments(tuned, tmp_path, record_property):
         forget(project)
         done = 0
         for moment in sorted(generator.sample(range(1, total + 1), KILLS_PER_RUN)):
-            code, _ = events.run(project, "--cores", str(generator.choice([1, 3])), *COMMAND, strike=moment - done)
+            code, _ = events.run(
+                project, "--cores", str(generator.choice([1, 3])), *COMMAND, strike=Strike(moment - done)
+            )
             if code == 0:
                 break  # a moment near the end: what was left to do took fewer changes
             killed, done = killed + 1, moment

@@ -1,4 +1,4 @@
-"""What looks odd in a study or its images is said once, with a count, and does not keep anything from running."""
+"""Each oddity in a study or its images gives one warning with a count, and stops nothing."""
 
 import re
 

@@ -3,16 +3,19 @@
 ``make gpu`` writes the table, tests/golden/gpu_counts.csv. A test fails if a row needs more than its line says.
 """
 
+import contextlib
 import csv
 import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils._python_dispatch import _disable_current_modes
 
 from recheck.data.fold import FoldData
 from recheck.data.folder import parse_folder
@@ -20,6 +23,7 @@ from recheck.data.packed import PackedImages, pack
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
+from recheck.training.loading import Loading
 from support.pretended_gpu import Counts, PretendedGPU
 from support.project import ROOT
 from support.runs import StopAfter
@@ -31,9 +35,18 @@ SMALL = {"name": "support.small_net:SmallNet", "weights": "none"}
 SHORT = {"steps_per_epoch": 2, "evaluate_every": 1, "patience": None}
 SIZE = 12
 CLASSES, PER_CLASS = 90, 6
+EVALUATED = 4
+"""Classes that are evaluated; no count depends on them."""
 SMALLEST = 32
 """Images in the smallest batch that is counted, if a row of that kind has larger ones."""
-ALLOWED = {"FastAPLoss": {"cumsum"}, "SoftBinAPLoss": {"cumsum"}}
+LARGEST = 360
+"""Images in the largest batch that is counted, with no class twice among the training classes."""
+ALLOWED = {
+    "DynamicSoftMarginLoss": {"cumsum"},
+    "FastAPLoss": {"cumsum"},
+    "HistogramLoss": {"cumsum"},
+    "SoftBinAPLoss": {"cumsum"},
+}
 """Operations without a deterministic kernel on a GPU that a loss may use; docs/determinism.md says why."""
 
 
@@ -44,8 +57,8 @@ def family_of(study: str) -> str:
 FAMILIES = sorted({family_of(study) for study in FILES.studies})
 
 
-def noise(folder: Path, size: int = SIZE, per_class: int = PER_CLASS) -> FoldData:
-    """Images of noise with as many classes as the largest batch needs; the first ten classes are for evaluation."""
+def noise(folder: Path, size: int = SIZE, per_class: int = PER_CLASS, evaluated: int = 10) -> FoldData:
+    """Images of noise with as many classes as the largest batch needs; some of the first ten for evaluation."""
     generator = np.random.RandomState(0)
     for number in range(CLASSES):
         (folder / "images" / f"{number:03}").mkdir(parents=True)
@@ -55,13 +68,19 @@ def noise(folder: Path, size: int = SIZE, per_class: int = PER_CLASS) -> FoldDat
     index = parse_folder({"name": "noise"}, folder, folder / "images")
     pack(index, folder / "images", None, folder / "packed", index_sha256="0")
     labels = index["label"].to_numpy()
-    evaluated = np.flatnonzero(labels < 10)
-    roles = {"train": np.flatnonzero(labels >= 10), **dict.fromkeys(("val", "test"), evaluated)}
+    others = np.flatnonzero(labels < evaluated)
+    roles = {"train": np.flatnonzero(labels >= 10), **dict.fromkeys(("val", "test"), others)}
     return FoldData(PackedImages(folder / "packed"), labels, roles, np.where(labels % 2, "odd", "even"))
 
 
-BACKBONES = ("bn_inception", "efficientnet_b0", "efficientnet_lite0", "resnet50")
-"""All backbones of the studies, which are tested by themselves."""
+BACKBONES = ("bn_inception", "efficientnet_b0", "efficientnet_lite0", "efficientnet_lite2", "mobilenet_v2", "resnet50")
+TRANSFORMERS = (
+    "timm/deit_small_distilled_patch16_224.fb_in1k",
+    "timm/vit_small_patch16_224.augreg_in21k",
+    "timm/vit_small_patch16_224.dino",
+    "timm/vit_base_patch14_dinov2.lvd142m",
+)
+"""All backbones that the studies train, which are tested by themselves; transformers with two small layers."""
 
 
 def kinds(family: str) -> dict[str, dict[str, Any]]:
@@ -73,14 +92,14 @@ def kinds(family: str) -> dict[str, dict[str, Any]]:
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, settings in trained_rows(family):
-        assert settings["model"]["backbone"]["name"] in BACKBONES
+        assert settings["model"]["backbone"]["name"] in (*BACKBONES, *TRANSFORMERS)
         model = {key: value for key, value in settings["model"].items() if key != "backbone"}
         parts = {
             **{key: settings.get(key) for key in ("loss", "miner", "forward", "optimisers", "relabel")},
             **{key: settings["schedule"].get(key) for key in ("warm_up", "train_affine_after_warm_up")},
             "precision": settings.get("precision"),
             "model": model,
-            "frozen": bool(settings["model"]["backbone"].get("frozen")),
+            "frozen": settings["model"]["backbone"].get("frozen") is True,
         }
         key = json.dumps(_without_numbers(parts), sort_keys=True)
         first, chosen = found.get(key, (name, settings))
@@ -119,8 +138,10 @@ def shortened(settings: dict[str, Any], size: int = SIZE, network: dict[str, Any
 
     Loss, miner, forward pass, head, projector, batches, precision and optimisers are the row's.
     """
-    backbone = {key: value for key, value in settings["model"]["backbone"].items() if key in ("frozen", "input_scale")}
-    sampler = dict(settings["sampler"])
+    own = settings["model"]["backbone"]
+    # the small network has none of the parts that a row freezes by name
+    backbone = {key: own[key] for key in ("frozen", "input_scale") if key in own and not isinstance(own[key], list)}
+    sampler = {**settings["sampler"], "batch": min(settings["sampler"]["batch"], LARGEST)}
     for key, most in (("length", 8 * sampler["batch"]), ("batches", 8), ("cap", 8)):
         if key in sampler:
             sampler[key] = min(sampler[key], most)
@@ -144,17 +165,31 @@ def make_run(settings: dict[str, Any], data: FoldData, folder: Path, **more: Any
 
 def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> tuple[Counts, Counts]:
     """Train, stop, resume and finish a run on the pretended GPU; the counts of all of it, and of one more step."""
-    with gpu.counting() as all_counts:
-        try:
-            make_run(settings, data, folder, stop=StopAfter(1)).train()
-            raise AssertionError("The run did not stop.")
-        except Interrupted:
-            run = make_run(settings, data, folder)
-            run.train()
-    never_skipping(run)
-    with gpu.counting() as step:
-        run.take_step()
+    with loading_on_the_host():
+        with gpu.counting() as all_counts:
+            try:
+                make_run(settings, data, folder, stop=StopAfter(1)).train()
+                raise AssertionError("The run did not stop.")
+            except Interrupted:
+                run = make_run(settings, data, folder)
+                run.train()
+        never_skipping(run)
+        with gpu.counting() as step:
+            run.take_step()
     return all_counts, step
+
+
+@contextlib.contextmanager
+def loading_on_the_host() -> Iterator[None]:
+    """Context in which images are loaded outside of the pretended GPU, as in a loader process, which has none."""
+    inside = Loading.__getitem__
+
+    def outside(*arguments: Any) -> Any:
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            return inside(*arguments)
+
+    with mock.patch.object(Loading, "__getitem__", outside):
+        yield
 
 
 def never_skipping(run: Run) -> None:
@@ -189,7 +224,7 @@ def read_table() -> dict[str, dict[str, str]]:
 def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, PretendedGPU() as gpu:
-        data = noise(Path(folder))
+        data = noise(Path(folder), evaluated=EVALUATED)
         lines = [
             line(name, settings, counted(shortened(settings), data, Path(folder, name), gpu)[1])
             for family in FAMILIES

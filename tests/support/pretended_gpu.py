@@ -89,6 +89,8 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_ind
 NO_KERNEL = {"_unsafe_view", "_local_scalar_dense", "lift_fresh", "set_data"}
 # What ``autocast`` computes in low precision, as far as networks here use it.
 LOW_PRECISION = {"conv2d", "linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm"}
+# Functions whose arguments may be changed; others only if they have a ``device``.
+CHANGED = {"cuda", "to", *LOW_PRECISION}
 
 
 # Products in half precision: summed in float32, as a GPU does. A CPU is many times slower without this.
@@ -186,7 +188,10 @@ class PretendedGPU(contextlib.ExitStack):
         for module in ("torch.optim.optimizer", "torch.utils._foreach_utils"):
             known = [*sys.modules[module]._foreach_supported_types, OnGPU]
             self.enter_context(mock.patch(f"{module}._foreach_supported_types", known))
-        self.enter_context(_Functions(self))
+        functions = self.enter_context(_Functions(self))
+        # PyTorch leaves this context while it calls `backward`, which may compute a part of the forward pass again.
+        run = torch.autograd._engine_run_backward
+        self.enter_context(mock.patch("torch.autograd._engine_run_backward", _within(functions, run)))
         self.enter_context(_Operations(self))
         return self
 
@@ -312,7 +317,11 @@ class _Operations(TorchDispatchMode):
         self.gpu = gpu
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return self.gpu.compute(func, args, kwargs or {})
+        kwargs = kwargs or {}
+        # Most operations of a run load images on the host, where nothing is counted.
+        if not types and kwargs.get("device") is None and not _is_pinning(func):
+            return func(*args, **kwargs)
+        return self.gpu.compute(func, args, kwargs)
 
 
 class _Functions(TorchFunctionMode):
@@ -323,7 +332,10 @@ class _Functions(TorchFunctionMode):
         self.gpu = gpu
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        if "device" not in kwargs and name not in CHANGED:
+            return func(*args, **kwargs)
+        kwargs = dict(kwargs)
         if name in ("tensor", "as_tensor", "asarray") and _is_cuda(kwargs.get("device")):
             del kwargs["device"]
             return func(*args, **kwargs).to(META)
@@ -336,6 +348,14 @@ class _Functions(TorchFunctionMode):
         if name in LOW_PRECISION and torch.is_autocast_enabled("cuda"):
             args, kwargs = _mapped(_lowered, (args, kwargs))
         return func(*args, **kwargs)
+
+
+def _within(context: TorchFunctionMode, function: Callable) -> Callable:
+    def called(*args, **kwargs):
+        with context:
+            return function(*args, **kwargs)
+
+    return called
 
 
 def _lowered(tensor: torch.Tensor) -> torch.Tensor:
@@ -357,8 +377,10 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 def _computed(func, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Result of an operation on the CPU."""
+    if name not in PRODUCTS:
+        return func(*args, **kwargs)
     halves = {tensor.dtype for tensor in _tensors(args, [])} & {torch.float16, torch.bfloat16}
-    if name not in PRODUCTS or len(halves) != 1:
+    if len(halves) != 1:
         return func(*args, **kwargs)
     (half,) = halves
     result = func(*_mapped(lambda tensor: tensor.float(), args), **kwargs)
@@ -374,20 +396,23 @@ def _mapped(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     return {key: _mapped(function, item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _tensors(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
-    """All tensors among the arguments of an operation."""
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _tensors(item, found)
-    elif isinstance(value, dict):
-        _tensors(list(value.values()), found)
+def _tensors(values: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
+    """All tensors in a list, tuple or mapping of an operation's arguments."""
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple, dict)):
+            _tensors(value, found)
     return found
 
 
 def _is_mask(index: Any) -> bool:
     return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+@cache
+def _is_pinning(func) -> bool:
+    return func._schema.name in ("aten::_pin_memory", "aten::is_pinned")
 
 
 @cache

@@ -1,10 +1,12 @@
 """A copy of the project in a temporary directory, with a study small enough for tests, run through the real CLI."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,8 @@ class Project:
             else:
                 shutil.copy(source, target)
         project = cls(folder)
+        for path in project.folder.glob("config/studies/*.yaml"):
+            path.unlink()  # every command would read them
         make_glyphs(folder / "glyphs", classes, per_class)
         shutil.copy(Path(__file__).with_name("small_net.py"), folder)
         project.write("config/datasets/glyphs.yaml", DATASET)
@@ -99,6 +103,11 @@ class Project:
         # so that runs of a second have a state to resume from
         project.edit("config/config.yaml", "save_every: 60", "save_every: 0")
         return project
+
+    def add_shipped_studies(self) -> "Project":
+        """This project, with all studies of the repository."""
+        shutil.copytree(ROOT / "config/studies", self.path("config/studies"), dirs_exist_ok=True)
+        return self
 
     def copy(self, folder: Path) -> "Project":
         """A copy of the project with its times and links, so that finished jobs stay finished."""
@@ -119,6 +128,22 @@ class Project:
         text = self.read(name)
         assert old in text, f"'{old}' is not in {name}"
         self.write(name, text.replace(old, new, 1))
+
+    @contextlib.contextmanager
+    def restored(self, *names: str) -> Iterator["Project"]:
+        """This project, whose named files are afterwards as they were before: in place or missing.
+
+        For tests in which no job runs: a copy of the project takes as long as a small Snakemake command.
+        """
+        before = {name: self.path(name).read_bytes() if self.path(name).exists() else None for name in names}
+        try:
+            yield self
+        finally:
+            for name, content in before.items():
+                if content is None:
+                    self.path(name).unlink(missing_ok=True)
+                else:
+                    self.path(name).write_bytes(content)
 
     def start(self, *arguments: str, **options) -> subprocess.Popen:
         return subprocess.Popen(

@@ -39,6 +39,7 @@ def facts(labels, *, seeds=1, released=(), quoted=(), **changes):
         "baseline": None,
         "backbone": "",
         "scale": "",
+        "show_cost": False,
         "show_size": False,
         "selection_column": None,
         "generalisation_columns": None,

@@ -54,9 +54,19 @@ def dataset_of(name: str) -> Dataset:
     return load_dataset(name, names_in([ROOT / "config/datasets"]), "tests")
 
 
-def shipped(name: str, **chosen) -> Study:
-    """A study of config/studies, checked."""
-    study = load_study(name, FILES, with_weights=weights_of, **chosen)
+def shipped(name: str, variant: str | None = None, **chosen) -> Study:
+    """A study of config/studies, checked; tests share it, so none may change it."""
+    if chosen:
+        return _checked(load_study(name, FILES, with_weights=weights_of, variant=variant, **chosen))
+    return _shipped(name, variant)
+
+
+@cache
+def _shipped(name: str, variant: str | None) -> Study:
+    return _checked(load_study(name, FILES, with_weights=weights_of, variant=variant))
+
+
+def _checked(study: Study) -> Study:
     check_study(study)
     return study
 
@@ -65,9 +75,8 @@ def own_study(folder: Path, text: str = TEXT, name: str = "mine", **chosen) -> S
     """A study of this text, beside those of config/studies, checked."""
     path = folder / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
-    study = load_study(name, Files({**FILES.studies, name: path}, FILES.methods), with_weights=weights_of, **chosen)
-    check_study(study)
-    return study
+    files = Files({**FILES.studies, name: path}, FILES.methods)
+    return _checked(load_study(name, files, with_weights=weights_of, **chosen))
 
 
 def changed(folder: Path, *changes: tuple[str, str]) -> Study:

@@ -26,7 +26,7 @@ from support import recipe
 from support.runs import CPU
 from support.studies import shipped
 
-# Names in files → names of today, for studies, datasets, rows and variants that were renamed since.
+# Names in files → current names, for studies, datasets, rows and variants that were renamed since.
 RENAMED: dict[str, str] = {}
 TRAIN_SEED, TEST_SEED = 1, 2
 PROBED = 16

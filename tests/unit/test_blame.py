@@ -269,7 +269,7 @@ def test_a_metric(write, body, sentence):
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ("name = 'recall'", "lacks title, caption, place"),
+        ("name = 'recall'", "does not define title, caption, place, needs. Add them."),
         (
             "name = title = caption = 'recall'; place = 1",
             "'name' of the figure '{0}:Mine' is 'recall'. It must",

@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from functools import cache
 
 import pytest
 import yaml
@@ -57,13 +58,26 @@ def rules():
 
 def imports(path, also_late):
     """The modules that a file imports: at its top level, or (``also_late``) anywhere."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree) if also_late else tree.body:
+    return _imports(path.read_text(encoding="utf-8"), also_late)
+
+
+@cache
+def _imports(text, also_late):
+    tree, found = ast.parse(text), []
+    for node in _run(tree) if also_late else tree.body:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def _run(tree):
+    """All nodes but those that only type checkers read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _run(node)
 
 
 def needed(environment):

@@ -90,7 +90,7 @@ def test_the_table_has_exactly_the_classes_of_our_own_modules(kind):
 
 @pytest.mark.parametrize("kind", BASE)
 def test_the_table_has_exactly_the_classes_of_the_libraries(kind):
-    """Except classes that we replace by a faster one of the same name."""
+    """Except classes that we replace by a faster or corrected one of the same name."""
     (name,) = {module for module, _ in listed(kind, own=False)}
     replaced = {(name, cls) for _, cls in listed(kind, own=True)}
     assert listed(kind, own=False) == classes_of(kind, importlib.import_module(name)) - replaced

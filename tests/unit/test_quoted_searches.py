@@ -144,11 +144,16 @@ def test_our_studies_search_the_published_spaces_and_mlrc_has_the_selected_value
 @pytest.mark.parametrize(
     ("file", "old", "new", "sentence"),
     [
-        ("spaces.tsv", "\tlow\t", "\tlo\t", "lacks the column 'low'"),
+        ("spaces.tsv", "\tlow\t", "\tlo\t", "has no column 'low'. Add it."),
         ("spaces.tsv", "\t0.0001\t100\t", "\t100\t0.0001\t", "line 2: expected 'low' below 'high'"),
         ("spaces.tsv", "\ttrue\t", "\tyes\t", "'log' true or false"),
         ("spaces.tsv", "\t0.0001\t100\t", "\tx\t100\t", "line 2: 'low' must be a number, found 'x'"),
-        ("spaces.tsv", "\tfalse\t5\t", "\tfalse\t4\t", "line 4: 'startup' is 5, but 4 above in this search."),
+        (
+            "spaces.tsv",
+            "\tfalse\t5\t",
+            "\tfalse\t4\t",
+            "line 4: 'startup' must be the same in all lines of a search, found 4 and 5.",
+        ),
         ("trials.tsv", "\t0.4206591913\t", "\tnan\t", "line 2: 'best_so_far' must be a number, found 'nan'"),
         (
             "trials.tsv",

@@ -1,4 +1,4 @@
-"""The five benchmark datasets with their real YAML files, from a local server with miniatures of the archives."""
+"""The benchmark datasets with their real YAML files, from a local server with miniatures of the archives."""
 
 import csv
 import hashlib
@@ -17,12 +17,14 @@ FORMS = {
     "sop": ("sop", "sop", None),
     "inshop": ("inshop", "inshop", None),
     "inat_mini": ("inat_mini", "inat_mini", None),
+    "inat2018": ("inat2018", "inat2018", None),
 }
 EXPECTED = {
     "cub200": {"images": 12, "splits": [{"scheme": "class_halves", "images": {"train": 6, "test": 6}}]},
     "cars196": {"images": 24, "splits": [{"scheme": "class_halves", "images": {"train": 12, "test": 12}}]},
     "sop": {"images": 18, "splits": [{"scheme": "official", "images": {"train": 10, "test": 8}}]},
     "inshop": {"splits": [{"scheme": "official", "images": {"train": 12, "query": 4, "gallery": 4}}]},
+    "inat2018": {"splits": [{"scheme": "official", "images": {"train": 6, "test": 4}}]},
     "inat_mini": {
         "splits": [{"scheme": "halves_by_super_label", "seed": 0, "images": {"train": 9, "test": 6}}],
     },
@@ -42,7 +44,7 @@ def miniature_yaml(project, server, name, archives):
         if entry["path"] not in archives:
             continue
         data = archives[entry["path"]].read_bytes()
-        if entry.get("unverified"):  # In-Shop must be downloaded by hand
+        if entry.get("unverified"):  # as if downloaded by hand
             target = project.path(f"resources/drop/{name}/{entry['path']}")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
@@ -61,7 +63,7 @@ def rows(project, name):
         return list(csv.DictReader(file))
 
 
-def test_all_five_datasets_are_fetched_unpacked_and_indexed(tmp_path):
+def test_all_datasets_are_fetched_unpacked_and_indexed(tmp_path):
     project = Project.create(tmp_path / "project", classes=2, per_class=1)
     with serving() as server:
         for name, (_, form, _) in FORMS.items():
@@ -69,7 +71,14 @@ def test_all_five_datasets_are_fetched_unpacked_and_indexed(tmp_path):
             archives = miniatures.make_archives(form, tree, tmp_path / "archives" / name)
             miniature_yaml(project, server, name, {path.name: path for path in archives})
         project.succeed("--cores", "2", "data", "--config", f"datasets=[{','.join(FORMS)}]")
-    for name, images in (("cub200", 12), ("cars196", 24), ("sop", 18), ("inshop", 20), ("inat_mini", 15)):
+    for name, images in (
+        ("cub200", 12),
+        ("cars196", 24),
+        ("sop", 18),
+        ("inshop", 20),
+        ("inat_mini", 15),
+        ("inat2018", 10),
+    ):
         result = rows(project, name)
         assert len(result) == images
         assert all(project.path(f"resources/datasets/{name}/images/{row['path']}").is_file() for row in result)

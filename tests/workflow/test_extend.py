@@ -3,21 +3,15 @@
 import json
 import re
 
-from support.project import ROOT, Project
+from support import pages
+from support.project import Project
 
 
-def blocks(language):
-    """The README's code blocks of a language, by the file name in their first comment."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    result = re.findall(rf"```{language}\n# (\S+)[^\n]*\n(.*?)```", text, re.DOTALL)
-    return dict(result)
-
-
-def test_the_loss_of_the_readme_trains(project):
-    """Put the README's class beside the Snakefile, and its YAML lines below `methods:`."""
-    code, yaml = blocks("python"), blocks("yaml")
-    project.write("my_losses.py", code["my_losses.py"])
-    method = yaml["config/studies/quickstart.yaml"]
+def test_the_loss_of_the_manual_trains(project):
+    """Put the manual's class beside the Snakefile, and its YAML lines below `methods:`."""
+    files = pages.files("docs/own_loss.md")
+    project.write("my_losses.py", files["my_losses.py"])
+    method = files["config/studies/quickstart.yaml"]
     name = re.search(r"^  (\w+):$", method, re.MULTILINE)[1]
     project.edit(
         "config/studies/letters.yaml", "methods:\n", "methods:\n" + method.split("methods:\n")[1].rstrip() + "\n"
@@ -29,16 +23,16 @@ def test_the_loss_of_the_readme_trains(project):
     evaluation = json.loads(project.read(evaluated))
     assert 0 < evaluation["metrics"]["MAP@R"] <= 1
     # editing the user's class reruns that method and no other
-    project.write("my_losses.py", code["my_losses.py"] + "\n# edited\n")
+    project.write("my_losses.py", files["my_losses.py"] + "\n# edited\n")
     assert project.planned()["train"] == 2
 
 
-def test_the_dataset_of_the_readme_runs(tmp_path):
-    """A folder of class folders and a few lines of YAML, with a smaller base study than in the README."""
+def test_the_dataset_of_the_manual_runs(tmp_path):
+    """A folder of class folders and a few lines of YAML, with a smaller base study than in the manual."""
     project = Project.create(tmp_path / "project", classes=8, per_class=4)
     project.path("glyphs").rename(project.path("my_images"))
-    for file in ("config/datasets/mine.yaml", "config/studies/mine.yaml"):
-        project.write(file, blocks("yaml")[file])
+    for name, text in pages.files("docs/own_images.md").items():
+        project.write(name, text)
     project.edit("config/studies/mine.yaml", "base: quickstart", "base: letters")
     table = "results/mine_selected_triplet/mine/table.md"
     assert project.planned("--config", "methods=[triplet]", "--", "mine")["page"] == 1

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.project import ROOT
+from support import pages
 
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-PYTHON = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
-YAML = dict(re.findall(r"^```yaml\n# (config/\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+FILES = pages.files("docs/extending.md")
+PYTHON = {name: text for name, text in FILES.items() if name.endswith(".py")}
+YAML = {name: text for name, text in FILES.items() if name.endswith(".yaml")}
 # Studies that a training step shows to work
 TRIED = ("my_loss", "my_miner", "my_sampler", "my_head", "my_net", "my_transform")
 
@@ -72,7 +72,7 @@ def test_a_row_that_fails_is_named_and_the_others_are_tried(mine):
     output = mine.fail("--cores", "1", "try", "--config", "study=broken")
     assert "  failed       broken.py, line 15, in forward (loss 'broken:Contrast'): RuntimeError" in output
     assert "  looks wrong  12 of 12 images are smaller than the crop of 64 pixels in 'transforms.eval'" in output
-    assert "triplet on glyphs" in output and "1 of 2 rows failed: contrast." in output
+    assert "triplet on glyphs" in output and "1 of 2 rows failed: contrast. See the reasons above." in output
 
 
 def test_without_images_noise_is_tried(fresh):

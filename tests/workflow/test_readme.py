@@ -1,6 +1,5 @@
-"""The commands of the README work, and the names in it exist."""
+"""The everyday commands of the manual work, and the names in it exist."""
 
-import importlib.util
 import re
 import shlex
 import subprocess
@@ -8,16 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
+from recheck.cli.main import parser
+from support import pages
 from support.project import ROOT
 from support.studies import shipped
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST_TABLE = (ROOT / "docs/first_table.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.split("#")[0].strip()
-    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
+    for page in ("README.md", "docs/first_table.md", "docs/models.md")
+    for block in pages.blocks(page)
+    if block.language == "bash"
+    for line in block.text.splitlines()
     if line.strip()
 ]
 CHECK = "pytest tests/unit tests/golden -m 'not slow'"
@@ -40,7 +43,7 @@ def test_make_runs_what_the_readme_says(target, runs):
 @pytest.mark.parametrize("command", SNAKEMAKE)
 def test_snakemake_commands_plan_the_quickstart(fresh, command):
     """Dry runs: the studies, methods and keys that a command names exist."""
-    fresh.edit("config/config.yaml", "study: letters", "study: quickstart")
+    fresh.add_shipped_studies().edit("config/config.yaml", "study: letters", "study: quickstart")
     arguments = shlex.split(command)[1:]
     fewer = ["--config", "seeds=[0]"] if arguments[-1] == "mlrc" else []  # test_reality_check.py plans all
     output = fresh.succeed(*arguments, *fewer, *([] if "--dry-run" in arguments else ["--dry-run"]))
@@ -52,6 +55,10 @@ def test_snakemake_commands_plan_the_quickstart(fresh, command):
         datasets = len(list(fresh.path("config/datasets").glob("*.yaml")))
         assert re.search(rf"^index +{datasets}$", output, re.MULTILINE), output
         assert not re.search(r"^train ", output, re.MULTILINE), output
+        return
+    if arguments[-1] == "site":
+        assert re.search(r"^site +\d+$", output, re.MULTILINE), output
+        assert not re.search(r"^(fetch|train) ", output, re.MULTILINE), output
         return
     if {"try", "doctor"} & set(arguments):
         assert re.search(r"^total +1$", output, re.MULTILINE), output
@@ -67,32 +74,26 @@ def test_other_programs_are_installed(program):
     assert Path(sys.executable).with_name(program).exists()
 
 
-def test_recognise_understands_the_commands_and_their_row_exists():
+def test_recheck_understands_the_commands_and_their_rows_exist():
     """Only the arguments are parsed here: test_calibrated.py has a model and tests the output."""
-    spec = importlib.util.spec_from_file_location("recognise", ROOT / "workflow/scripts/recognise.py")
-    recognise = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recognise)
-    commands = [shlex.split(command)[2:] for command in COMMANDS if "recognise.py" in command]
-    assert [command[0] for command in commands] == ["same", "nearest"]
+    commands = [shlex.split(command)[1:] for command in COMMANDS if command.startswith("recheck ")]
+    assert {command[0] for command in commands} == {"same", "search", "embed", "export", "compare"}
     for command in commands:
-        folder = Path(recognise.parser().parse_args(command).run)
-        _, study, _, method, _ = folder.parts
-        assert (
-            method in yaml.safe_load((ROOT / "config/studies/calibration.yaml").read_text(encoding="utf-8"))["methods"]
-        )
-        assert (ROOT / f"config/studies/{study}.yaml").is_file()
+        _, study, _, method, _ = Path(parser().parse_args(command).run_folder).parts
+        assert method in shipped(study).rows
 
 
-def test_every_study_is_in_the_readme_and_every_path_it_names_exists():
+def test_every_study_is_in_the_manual_and_every_path_of_the_readme_exists():
+    studies = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     for study in (ROOT / "config/studies").glob("*.yaml"):
-        assert f"`{study.stem}`" in README
+        assert f"`{study.stem}`" in studies
     for path in re.findall(r"`((?:config|docs|workflow)/[\w./-]+)`", README):
-        assert (ROOT / path).exists() or path.endswith("/mine.yaml"), path
-    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README):
-        assert (ROOT / picture).is_file(), picture
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r"\]\(([^):]+)\)", README):
+        assert (ROOT / path.partition("#")[0]).is_file(), path
 
 
-def test_the_readmes_table_has_the_rows_of_the_quickstart():
-    shown = README.split("<!-- quickstart table -->")[1].split("<!-- /quickstart table -->")[0]
+def test_the_manuals_table_has_the_rows_of_the_quickstart():
+    shown = FIRST_TABLE.split("<!-- quickstart table -->")[1].split("<!-- /quickstart table -->")[0]
     rows = re.findall(r"^\| ([^|]+?) +\|", shown, re.MULTILINE)[2:]
     assert rows == [row.label for row in shipped("quickstart").rows.values()]

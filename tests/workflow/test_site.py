@@ -237,6 +237,7 @@ def test_a_table_of_thousands_of_rows_is_drawn_in_parts_and_printed_whole(browse
 
 
 def test_the_target_site_trains_nothing_and_shows_every_study(browser, project):
+    project.add_shipped_studies()
     stats = project.succeed("--cores", "1", "site").split("Job stats:")[1].split("total")[0]
     assert [line.split() for line in stats.splitlines()[3:] if line] == [["galleries", "1"], ["site", "1"]]
     assert project.planned("site") == {}, "nothing has changed"

@@ -184,7 +184,7 @@ def test_metrics_never_hold_a_gpu():
     """They share no SLURM job with rules that reserve one."""
     rules = (ROOT / "workflow/rules/evaluate.smk").read_text(encoding="utf-8")
     names = re.findall(r"^(?:rule|use rule \w+ as) (\w+)", rules, re.MULTILINE)
-    assert names == ["evaluate", "evaluate_epochs", "calibrate"] and "gpu" not in rules
+    assert names == ["evaluate", "evaluate_epochs", "evaluate_model", "calibrate"] and "gpu" not in rules
     profile = yaml.safe_load((ROOT / "slurm/config.yaml").read_text(encoding="utf-8"))
     grouped = {group.split("=")[0] for group in profile["groups"]}
     assert not grouped & {*names, "train", "embed"}

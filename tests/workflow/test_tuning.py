@@ -146,7 +146,7 @@ def test_a_trial_that_diverges_is_recorded_and_does_not_end_the_study(project):
 
 def test_the_searches_of_the_reality_check_can_be_planned(fresh):
     """One of its 14 rows, because planning all takes half a minute (docs/performance.md)."""
-    planned = fresh.planned("mlrc_tuning", "--config", "methods=[triplet]", "seeds=[0]")
+    planned = fresh.add_shipped_studies().planned("mlrc_tuning", "--config", "methods=[triplet]", "seeds=[0]")
     assert planned["trial"] == 3 * 4 * 50 and planned["propose"] == 3 * 10
     assert planned["choose"] == 3 and planned["train"] == 3 * 4
 
@@ -156,5 +156,5 @@ def test_a_cluster_runs_trials_like_trainings_and_proposes_where_snakemake_runs(
     for key in ("set-resources", "set-threads"):
         assert profile[key]["trial"] == profile[key]["train"]
     rules = (ROOT / "workflow/rules/tune.smk").read_text(encoding="utf-8")
-    local = re.search(r"^localrules:\n((?:    \w+,\n)+)", rules, re.MULTILINE)[1]
-    assert {"propose", "choose"} <= set(re.findall(r"\w+", local))
+    bodies = {rule.partition(":")[0]: rule for rule in re.split(r"^rule ", rules, flags=re.MULTILINE)[1:]}
+    assert all("localrule: True" in bodies[name] for name in ("propose", "choose", "importance", "chosen"))

@@ -59,6 +59,7 @@ def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, tmp_pa
     digest = hashlib.sha256((tmp_path / "small_net.pth").read_bytes()).hexdigest()
     backbone = record["configuration"]["model"]["backbone"]
     assert backbone["weights"] == "resources/weights/small_net.pth" and backbone["sha256"] == digest
+    assert record["weights"] == {"file": "small_net.pth", "sha256": digest}
 
     weights_yaml(fresh, tmp_path / "small_net.pth", ["http://127.0.0.1:9/another"])
     assert fresh.planned(MODEL) == {}, "another mirror is not another run"
@@ -148,8 +149,7 @@ def test_released_checkpoints_are_marked_in_the_table(released, tmp_path):
     assert "61.23" in row and "41.50" in row
     assert "bn_inception (released weights)" in text
     assert (
-        "Rows marked “released” are checkpoints published by others; they were evaluated here but not trained here."
-        in text
+        "Rows marked “released” are checkpoints published by others, which were evaluated but not trained here." in text
     )
     rows = list(csv.DictReader(released.read(table.replace(".md", ".csv")).splitlines()))
     assert [row["label"] for row in rows] == ["Untrained", "Triplet (released)"]
@@ -187,7 +187,7 @@ def give_by_hand(project, name, tree, expected, lists=None):
 
 def test_the_authors_contextual_checkpoints_and_their_split(tmp_path):
     """Pickled networks in the original layout, on miniatures: with a generated split, then with the authors' lists."""
-    project = Project.create(tmp_path / "project", classes=2, per_class=1)
+    project = Project.create(tmp_path / "project", classes=2, per_class=1).add_shipped_studies()
     # a fourth of the side is a sixteenth of the work for a ResNet-50
     study = project.read("config/studies/contextual_released.yaml")
     smaller = re.sub(r"(?<=size: |rter: )\d+", lambda side: str(int(side[0]) // 4), study)

@@ -1,19 +1,52 @@
 # Constants and functions for the rules. The package workflow/scripts/recheck/study reads and resolves studies.
+# Other workflows may import this one (docs/module.md): `workflow.basedir` and the working directory are theirs.
+import contextlib
 import gc
 import os
 import re
 import sys
+import tarfile
+import tempfile
 import time
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 
-sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
+from snakemake.sourcecache import HostingProviderFile
+
+
+def checked_out(source):
+    """The folder of all files of a hosted repository, as in `github(…)`: Snakemake fetches only those that rules name."""
+    repository = source.hosted_repo.repo
+    commit = repository.commit(source.ref).hexsha
+    folder = Path(".snakemake", "recheck", commit).absolute()
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            archive, files = Path(temporary, "files.tar"), Path(temporary, "files")
+            repository.git.archive(commit, format="tar", output=str(archive))
+            with tarfile.open(archive) as members:
+                members.extractall(files, filter="data")
+            with contextlib.suppress(OSError):  # another Snakemake was faster
+                files.rename(folder)
+    return folder
+
+
+HOSTED = isinstance(workflow.included_stack[-1], HostingProviderFile)
+RECHECK = (
+    checked_out(workflow.included_stack[-1])
+    if HOSTED
+    else Path(os.path.abspath(workflow.snakefile)).parents[2]
+)
+sys.path.insert(0, str(RECHECK / "workflow" / "scripts"))
+if HOSTED:  # jobs run copies of our scripts, away from the package
+    os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [sys.path[0], os.getenv("PYTHONPATH")])))
 
 from snakemake.cli import parse_args
 from snakemake.jobs import GroupJob, Job
 from snakemake.logging import logger
+from snakemake.scheduling.job_scheduler import JobScheduler
 
-from recheck import failures, retries, terminal
+from recheck import failures, reevaluation, retries, terminal
 from recheck.cost import limits
 from recheck.cost.estimate import packed_bytes
 from recheck.cost.gpus import load_gpu
@@ -22,7 +55,7 @@ from recheck.data import description
 from recheck.doctor.profile import submitted
 from recheck.errors import UserError
 from recheck.files import check_writable
-from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, RELEASED
+from recheck.names import EPOCH_VIEWS, FOLD_VIEWS, LISTS, MODEL_VIEWS, RELEASED
 from recheck.report.figures import all_figures, source_of, study_figures
 from recheck.resize import PLAIN_GB
 from recheck.study import grid
@@ -32,9 +65,9 @@ from recheck.study.doubts import Reductions, doubtful_settings, doubtful_splits
 from recheck.study.model import ALL, COST
 from recheck.study.schema import validate
 from recheck.study.toy import PICTURES, load_toy
-from recheck.study.yaml import names_in
+from recheck.study.yaml import first_file, names_in, read_yaml
 from recheck.training.gpus import visible_gpus
-from recheck.training.usable import NO_GPU
+from recheck.training.usable import NO_GPU, NO_MPS
 
 # Container images often set this variable. Without bytecode files every job would compile all of its imports again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -57,15 +90,27 @@ def for_users(function):
     return wrapper
 
 
+DEFAULT = workflow.default_target is None
+IMPORTED = not workflow.modifier.is_main_snakefile()
+# Functions of the rules run when `workflow.pathvars` belongs to the importing workflow.
+PATHVARS = workflow.pathvars
+# Files of the user come before ours. Paths stay relative in a clone, because they are `params` of jobs.
+FOLDERS = [Path()] if RECHECK.samefile(Path.cwd()) else [Path(), RECHECK]
 STUDIES, METHODS, DATASETS, WEIGHTS, TOYS = (
-    names_in([f"config/{folder}"]) for folder in ("studies", "methods", "datasets", "weights", "toys")
+    names_in([folder / "config" / kind for folder in FOLDERS])
+    for kind in ("studies", "methods", "datasets", "weights", "toys")
 )
+if IMPORTED:
+    # The importing workflow states only what differs from our config. Snakemake has read its pathvars.
+    config = {**read_yaml(RECHECK / "config" / "config.yaml"), **config}
+    known = ("resources", "results", "logs", "scratch")
+    config["pathvars"] = {name: PATHVARS.items[name] for name in known if name in PATHVARS.items}
 # A user's figures (`module:Class`) live in the working directory, beside the Snakefile.
 sys.path.append(os.getcwd())
 OWN_FIGURES = config.get("figures") if isinstance(config.get("figures"), list) else []
 STUDY_FIGURES = for_users(study_figures)(tuple(OWN_FIGURES))
 FIGURES = all_figures(tuple(OWN_FIGURES)) | STUDY_FIGURES
-RESOURCES, RESULTS, LOGS = (workflow.pathvars.get(name) for name in ("resources", "results", "logs"))
+RESOURCES, RESULTS, LOGS = (PATHVARS.get(name) for name in ("resources", "results", "logs"))
 EXPERIMENT = "{study}/{dataset}/{method}/seed{seed}"
 RUN = f"{EXPERIMENT}/fold{{fold}}"
 # State that a run resumes from. It is not a declared output, because Snakemake would delete it.
@@ -78,14 +123,35 @@ TABLE_NEEDS = ("evaluations", "index", "runs", "searches", "split")
 PAGE_NEEDS = ("evaluations", "runs")
 GALLERY_NEEDS = ("embeddings", "evaluations", "index", "pack", "split")
 
-GPUS = [] if config.get("device") == "cpu" else visible_gpus()
-# Threads of a run on a machine with enough cores; `RUN_THREADS` may get smaller below.
-WANTED_THREADS = RUN_THREADS = 8 if GPUS else 1
-config.setdefault("gpu_share", 1)  # older copies of config.yaml lack it
+ON_MPS = config.get("device") == "mps"
+GPUS = [] if config.get("device") == "cpu" else ["mps"] if ON_MPS else visible_gpus()
+# Threads of a run on a machine with enough cores; `RUN_THREADS` may get smaller below. No loader processes with MPS: a Mac
+# does not let processes fork safely that use its GPU.
+WANTED_THREADS = RUN_THREADS = 8 if GPUS and not ON_MPS else 1
+# older copies of config.yaml lack these
+config.setdefault("gpu_share", 1)
+config.setdefault("container", "recheck.sif")
 
-if not GPUS:
+if ON_MPS:
+    # PyTorch reads it when it is loaded: operators without an MPS version run on the CPU.
+    os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
+elif not GPUS:
     # A login node has no GPU, but conda on it must create environments (envs/train.yaml) for nodes with GPUs.
     os.environ.setdefault("CONDA_OVERRIDE_CUDA", "13.0")
+
+
+@for_users
+def check_prefix():
+    """Refuse `prefix` of an importing workflow: the paths of states and of existing results would not have it."""
+    for folder in (RESOURCES, RESULTS, LOGS):
+        if workflow.modifier.modify_path(f"{folder}/x") != f"{folder}/x":
+            raise UserError(
+                "The module statement that imports Recheck has 'prefix' or 'replace_prefix', which Recheck does not "
+                "support. Use 'pathvars' instead: results=…, resources=… and logs=…"
+            )
+
+
+check_prefix()
 
 
 def growing(amount):
@@ -110,11 +176,11 @@ def read_configuration():
     weights = description.load_weights(WEIGHTS)
     catalogue = Catalogue(
         Files(STUDIES, METHODS),
-        Path(workflow.basedir, "resources", "published"),
+        [Path(os.path.abspath(folder), "resources", "published") for folder in FOLDERS],
         config,
         lambda settings, source: description.with_weights(settings, weights, f"{RESOURCES}/weights", source),
         lambda name, source: dataset_of(name, source),
-        workflow.pathvars.apply,
+        PATHVARS.apply,
     )
     return catalogue, {file.entry["path"]: file for file in weights.values()}
 
@@ -156,6 +222,10 @@ evaluation_files = for_users(grid.evaluation_files)
 toy_of = cache(for_users(lambda name: load_toy(TOYS[name])))
 
 
+# Only `--sdm conda apptainer` uses it (docs/containers.md).
+containerized: config["container"]
+
+
 wildcard_constraints:
     study="|".join(map(re.escape, CATALOGUE.run_folders)) or "none",
     dataset="|".join(DATASETS) or "none",
@@ -169,7 +239,7 @@ wildcard_constraints:
 
 
 @for_users
-def target_files(name):
+def target_files(name, wildcards):
     """The pages of a target, and files of its finished work that were deleted."""
     return CATALOGUE.pages(name) + CATALOGUE.deleted(name, FIGURES)
 
@@ -182,7 +252,7 @@ run_folder = for_users(lambda report: CATALOGUE.reported(report).name)
 @for_users
 def tried_rows(name):
     """The rows of a study that the target `try` tries, with their settings and the places of their images."""
-    return grid.tried(CATALOGUE.reported(CATALOGUE.report(name)), dataset_of, workflow.pathvars.apply)
+    return grid.tried(CATALOGUE.reported(CATALOGUE.report(name)), dataset_of, PATHVARS.apply)
 
 
 @for_users
@@ -192,7 +262,8 @@ def first_trained_row(name):
         if row["configuration"]["schedule"]["epochs"]:
             return row
     raise UserError(
-        f"Study '{name}' trains nothing, so the target 'doctor' cannot try a step: --config study=quickstart."
+        f"Study '{name}' trains nothing, so the target 'doctor' cannot try a step. Choose another study, "
+        "for example with `--config study=quickstart`."
     )
 
 
@@ -204,7 +275,9 @@ def run_of(wildcards):
 
 gpu_of_config = cache(
     for_users(
-        lambda: load_gpu(config.get("gpu"), Path("config/gpus.yaml"), config["gpu_share"], config["device"])
+        lambda: load_gpu(
+            config.get("gpu"), first_file(FOLDERS, "config/gpus.yaml"), config["gpu_share"], config["device"]
+        )
     )
 )
 
@@ -216,14 +289,14 @@ def cost_plan(report):
     also = CATALOGUE.also_built(CATALOGUE.targets[CATALOGUE.reports[report][0]][0])
     plain_limit = config.get("plain_pack_gb", PLAIN_GB) * 1e9
     only = config.get("datasets")
-    return plan(study, dataset_of, workflow.pathvars.apply, gpu_of_config(), plain_limit, only, also)
+    return plan(study, dataset_of, PATHVARS.apply, gpu_of_config(), plain_limit, only, also)
 
 
 @for_users
 def finished_runs(report):
     """The files of a study's finished runs, for its cost report."""
     study = CATALOGUE.reported(report)
-    return finished_files(study, study.datasets, workflow.pathvars.apply)
+    return finished_files(study, study.datasets, PATHVARS.apply)
 
 
 @cache
@@ -257,7 +330,8 @@ def row_limit(name, longest=None):
 @for_users
 def check_name(name):
     """Refuse a study whose name cannot be a target and a folder in results."""
-    if not name.isidentifier() or workflow.is_rule(name) or name == "state":
+    taken = {rule.name for rule in workflow.modifier.rules}
+    if not name.isidentifier() or workflow.modifier.modify_rulename(name) in taken or name == "state":
         raise UserError(
             f"{STUDIES.get(name, name)}: '{name}' cannot be the name of a target. Rename the file."
         )
@@ -274,7 +348,7 @@ def chosen_values():
     """What the searches of the requested studies chose, as YAML to paste."""
     requested = requested_targets() or {config["study"]}
     reports = [CATALOGUE.report(name) for name in TARGETS if name in requested]
-    paths = [Path(workflow.pathvars.apply(path)) for path in CATALOGUE.chosen(reports)]
+    paths = [Path(PATHVARS.apply(path)) for path in CATALOGUE.chosen(reports)]
     paths += [Path(name) for name in sorted(requested) if Path(name).name == CHOSEN]
     return [f"{path}:\n\n{path.read_text(encoding='utf-8')}" for path in paths if path.exists()]
 
@@ -293,10 +367,12 @@ def check_chosen_datasets(study):
 def check_request():
     """Check the requested targets, the datasets and the folders before Snakemake plans any job."""
     requested = requested_targets()
-    for target in requested:
+    for target in () if IMPORTED else requested:
         if target.isidentifier() and not workflow.is_rule(target) and not os.path.exists(target):
             raise unknown_target(target, CATALOGUE, TOYS)
-    for name in (requested & set(TARGETS)) or {config["study"]}:
+    # The importing workflow may have renamed the targets.
+    names = [name for name in TARGETS if workflow.modifier.modify_rulename(name) in requested]
+    for name in names or [config["study"]]:
         if name not in TARGETS:
             CATALOGUE.study(name)
             continue
@@ -318,8 +394,10 @@ def check_request():
             # Jobs of a cluster see other GPUs than this machine.
             if config["device"] == "cuda" and not GPUS and workflow.global_resources["_nodes"].value is None:
                 raise UserError(NO_GPU)
+            if ON_MPS and sys.platform != "darwin":
+                raise UserError(NO_MPS)
             study = CATALOGUE.reported(page)
-            for sentence in (*doubtful_settings(study), *doubtful_splits(study, workflow.pathvars.apply)):
+            for sentence in (*doubtful_settings(study), *doubtful_splits(study, PATHVARS.apply)):
                 logger.warning(f"Warning: {sentence}")
             if config.get("device") != "cpu":
                 images = cache(lambda dataset, study=study: sizes_of(study, dataset_of, dataset))
@@ -327,7 +405,7 @@ def check_request():
                     logger.warning(f"Warning: {sentence}")
     for name in config.get("datasets") or []:
         dataset_of(name, "config 'datasets'")
-    for key, folder in workflow.pathvars.items.items():
+    for key, folder in PATHVARS.items.items():
         if key == "scratch":  # a disk of the nodes, which this machine may lack
             continue
         check_writable(f"pathvars.{key}", folder, f"--config 'pathvars={{{key}: elsewhere}}'")

@@ -1,11 +1,6 @@
 # cost: what a study will take (steps, FLOPs, memory, disk, hours), and what its finished runs took
 
 
-localrules:
-    cost,
-    cost_figure,
-
-
 rule cost:
     output:
         md="<results>/{study}/cost.md",
@@ -17,6 +12,7 @@ rule cost:
         "<logs>/{study}/cost.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, COST_REPORTS)),
+    localrule: True
     conda:
         "../../envs/train.yaml"
     threads: 1
@@ -44,6 +40,7 @@ rule cost_figure:
         "<logs>/{study}/cost_figure.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, COST_REPORTS)),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1

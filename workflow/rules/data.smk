@@ -1,15 +1,6 @@
 # fetch → verify → extract → index → pack: turn a dataset's sources into a memory map, once for all studies
 
 
-# On the machine where Snakemake runs: compute nodes of a cluster often have no internet access, and the drop folder may
-# be on this machine only.
-localrules:
-    fetch,
-    fetch_weights,
-    fetch_released,
-    fetch_lists,
-
-
 rule data:
     input:
         lambda wildcards: [
@@ -24,6 +15,7 @@ rule fetch:
         "<logs>/datasets/{dataset}/fetch/{file}.log",
     benchmark:
         "<logs>/datasets/{dataset}/fetch/{file}.tsv"
+    localrule: True
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -49,6 +41,7 @@ rule fetch_weights:
         "<logs>/weights/{file}.tsv"
     wildcard_constraints:
         file="|".join(map(re.escape, WEIGHT_FILES)) or "none",
+    localrule: True
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -75,6 +68,7 @@ rule fetch_released:
         "<logs>/{study}/{dataset}/{method}/fetch_released.tsv"
     wildcard_constraints:
         method=f"{ROW}{RELEASED}",
+    localrule: True
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -100,6 +94,7 @@ rule fetch_lists:
         "<logs>/datasets/{dataset}/fetch_lists.log",
     benchmark:
         "<logs>/datasets/{dataset}/fetch_lists.tsv"
+    localrule: True
     conda:
         "../../envs/data.yaml"
     threads: 1
@@ -108,7 +103,7 @@ rule fetch_lists:
         runtime=60,
     params:
         lists=lambda wildcards: dataset_of(wildcards.dataset).split_lists,
-        # a list that the user drops later is fetched, and makes another split
+        # a list that the user drops later is fetched and changes the split
         dropped=lambda wildcards: description.dropped_texts(
             description.drop_folder(RESOURCES, wildcards.dataset)
         ),

@@ -1,5 +1,6 @@
 # evaluate: metrics of both views from the folds' embeddings, in one job because starting a job takes longer than a view
 # evaluate_epochs: the same for studies that select their runs on the test set
+# evaluate_model: the same for studies that compare the backbone's features with the head's embeddings
 # calibrate: one threshold for queries of trained classes and one for queries of unseen classes, against the same index
 
 
@@ -43,6 +44,19 @@ use rule evaluate as evaluate_epochs with:
     resources:
         mem_mb=growing(8000),
         runtime=growing(240),
+
+
+use rule evaluate as evaluate_model with:
+    output:
+        **{view: f"<results>/{EXPERIMENT}/{view}.json" for view in MODEL_VIEWS},
+    log:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_model.log",
+    benchmark:
+        "<logs>/{study}/{dataset}/{method}/seed{seed}/evaluate_model.tsv"
+    # a hyperbolic search compares every image with all others in float64
+    resources:
+        mem_mb=growing(4000),
+        runtime=growing(60),
 
 
 rule calibrate:

@@ -1,14 +1,6 @@
 # Tables, figures and pages, made on the machine that runs Snakemake.
 
 
-localrules:
-    table,
-    figure,
-    study_figure,
-    searches,
-    page,
-
-
 rule table:
     input:
         unpack(lambda wildcards: needed(wildcards.study, [wildcards.dataset], TABLE_NEEDS)),
@@ -30,6 +22,7 @@ rule table:
         "<logs>/{study}/{dataset}/table.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, REPORTS)),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -66,6 +59,7 @@ rule figure:
         "<logs>/{study}/figures/{dataset}_{figure}.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, REPORTS)),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -108,6 +102,7 @@ rule study_figure:
     wildcard_constraints:
         study="|".join(map(re.escape, REPORTS)),
         figure="|".join(STUDY_FIGURES),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -150,6 +145,7 @@ rule searches:
         "<logs>/{study}/searches.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, REPORTS)),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -201,6 +197,7 @@ rule page:
         "<logs>/{study}/page.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, REPORTS)),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1

@@ -1,11 +1,6 @@
 # site: one page with the results of all studies on disk, and one page per study. These rules train nothing.
 
 
-localrules:
-    galleries,
-    site,
-
-
 rule galleries:
     output:
         "<results>/{study}/{dataset}/galleries.json",
@@ -15,6 +10,7 @@ rule galleries:
         "<logs>/{study}/{dataset}/galleries.tsv"
     wildcard_constraints:
         study="|".join(re.escape(name) for name in SITE_REPORTS),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -40,6 +36,7 @@ rule site:
         "<logs>/site.log",
     benchmark:
         "<logs>/site.tsv"
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1

@@ -1,11 +1,6 @@
 # toy (one job per loss) → toy_figure → toy_page: toy experiments on points in a plane (config/toys)
 
 
-localrules:
-    toy_figure,
-    toy_page,
-
-
 rule toy:
     output:
         "<results>/{toy}/{experiment}.npz",
@@ -48,6 +43,7 @@ rule toy_figure:
     wildcard_constraints:
         toy="|".join(TOYS) or "none",
         picture="|".join(PICTURES),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -80,6 +76,7 @@ rule toy_page:
         "<logs>/{toy}/page.tsv"
     wildcard_constraints:
         toy="|".join(TOYS) or "none",
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1

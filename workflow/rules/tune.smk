@@ -1,13 +1,6 @@
-# propose (one job per round) → trial (one job per trial and fold) → choose, for rows with a `space`; importance: of several
-# free settings; chosen: the values of all rows. The rounds are known when the workflow is planned; each round's file holds all
-# finished trials of the rounds before it. Only propose and importance import Optuna.
-
-
-localrules:
-    propose,
-    choose,
-    importance,
-    chosen,
+# propose (one job per round) → trial (one job per trial and fold) → choose, for rows with a `space`; importance: how much
+# each free setting matters; chosen: the values of all rows. The rounds are known when the workflow is planned; each round's
+# file holds all finished trials of the rounds before it. Only propose and importance import Optuna.
 
 
 rule propose:
@@ -19,6 +12,7 @@ rule propose:
         f"<logs>/{SEARCH}/round{{round}}.log",
     benchmark:
         f"<logs>/{SEARCH}/round{{round}}.tsv"
+    localrule: True
     conda:
         "../../envs/tune.yaml"
     threads: 1
@@ -68,6 +62,7 @@ rule choose:
         f"<logs>/{SEARCH}/choose.log",
     benchmark:
         f"<logs>/{SEARCH}/choose.tsv"
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -95,6 +90,7 @@ rule importance:
         f"<logs>/{SEARCH}/importance.log",
     benchmark:
         f"<logs>/{SEARCH}/importance.tsv"
+    localrule: True
     conda:
         "../../envs/tune.yaml"
     threads: 1
@@ -122,6 +118,7 @@ rule chosen:
         "<logs>/{study}/chosen.tsv"
     wildcard_constraints:
         study="|".join(map(re.escape, REPORTS)),
+    localrule: True
     conda:
         "../../envs/report.yaml"
     threads: 1

@@ -26,8 +26,8 @@ with job(snakemake) as log:
     )
     run = {**{key: wildcards[key] for key in ("study", "dataset", "method")}, "seed": int(wildcards.seed)}
     warnings = findings(sets, embeddings, split, labels)
-    for found in (found for of_set in warnings.values() for found in of_set):
-        log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, found["text"])
+    for finding in (finding for of_set in warnings.values() for finding in of_set):
+        log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, finding["text"])
     results = {name: queries.metrics(configuration["metrics"]) for name, queries in sets.items()}
     for name, metrics in results.items():
         dim = embeddings[name].shape[1]

@@ -10,7 +10,7 @@ from recheck.job import job
 from recheck.models.embedding import save_model
 from recheck.models.released import convert
 from recheck.training.history import write_history
-from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
+from recheck.training.record import UserFiles, data_hashes, image_reading, machine, run_fingerprint
 
 with job(snakemake):
     source, wildcards = snakemake.input, snakemake.wildcards
@@ -39,6 +39,7 @@ with job(snakemake):
             "fingerprint": run_fingerprint({**configuration, "released": checkpoint}, seed, fold, data, own_files),
             "configuration": configuration,
             "data": data,
+            "images": image_reading(source.pack),
             "own_files": own_files,
             "released": {key: value for key, value in released.items() if key != "folds"} | checkpoint,
             "best_epoch": checkpoint["epoch"],

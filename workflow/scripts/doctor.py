@@ -37,4 +37,7 @@ with job(snakemake) as log:
             print(line, flush=True)
             log.info("%s", line)
     if problems:
-        raise UserError(f"{len(problems)} of these checks would stop a run: {', '.join(problems)}.")
+        raise UserError(
+            f"{len(problems)} of these checks would stop a run: {', '.join(problems)}. "
+            "Follow the advice above and check again."
+        )

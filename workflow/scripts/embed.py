@@ -11,7 +11,8 @@ from recheck.data.scratch import local_pack
 from recheck.data.splits import embedded, paired_training_images
 from recheck.evaluation.embeddings import write_embeddings
 from recheck.job import job
-from recheck.models.embedding import load_models
+from recheck.models.embedding import FeaturesToo, load_models
+from recheck.names import BACKBONE
 from recheck.progress import Progress
 from recheck.training.device import autocast, reserve_device
 from recheck.training.loading import embed, loader_processes
@@ -32,15 +33,15 @@ with job(snakemake):
     roles = {role: data.roles[role] for role in embedded(data.roles)}
     of_training = configuration.get("distances") == "train"
     also = {"train": paired_training_images(data.roles, data.labels)} if of_training else {}
-    embeddings = {}
+    embeddings, with_features = {}, configuration.get("features", False)
     # the run's model and, if the study asks for it, the checkpoint that is best on the test set
     for prefix, model in load_models(
         source.model, configuration["model"], data_hashes(source.split, source.pack), device
     ):
         for role, images in (roles if prefix else roles | also).items():
             with enough_memory(configuration, config["gpu_share"], trains=False):
-                embeddings[f"{prefix}{role}"] = embed(
-                    model,
+                rows = embed(
+                    FeaturesToo(model) if with_features else model,
                     data.images,
                     images,
                     transforms.build(configuration["transforms"]["eval"]),
@@ -50,6 +51,9 @@ with job(snakemake):
                     progress=lambda batches: Progress(batches, desc="embed", unit="batch"),
                     workers=loader_processes(config, snakemake.threads),
                 )
+            embeddings[f"{prefix}{role}"] = rows[:, -model.dim :]
+            if with_features and not prefix:
+                embeddings[f"{BACKBONE}/{role}"] = rows[:, : model.features]
     write_embeddings(snakemake.output[0], embeddings)
     # The model is complete and could be loaded, so the training state is no longer needed.
     shutil.rmtree(snakemake.params.state, ignore_errors=True)

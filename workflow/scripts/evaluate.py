@@ -8,7 +8,6 @@ from recheck.evaluation.embeddings import read_test_set
 from recheck.evaluation.views import evaluate_view
 from recheck.files import write_json
 from recheck.job import job
-from recheck.names import BEST_ON_TEST
 from recheck.training.gpus import hide_gpus
 
 with job(snakemake) as log:
@@ -18,7 +17,7 @@ with job(snakemake) as log:
     split = read_split(snakemake.input.split, 0)
     labels = read_index(snakemake.input.index)["label"].to_numpy()
     for view, path in snakemake.output.items():
-        test_sets = [read_test_set(file, split, view == BEST_ON_TEST) for file in snakemake.input.embeddings]
+        test_sets = [read_test_set(file, split, view) for file in snakemake.input.embeddings]
         result = evaluate_view(
             view,
             [test_set.embeddings for test_set in test_sets],
@@ -30,9 +29,10 @@ with job(snakemake) as log:
             gallery=test_sets[0].gallery,
             unit=configuration.get("normalise", True),
             clusters=configuration.get("clustering"),
+            curvature=configuration.get("curvature"),
         )
-        for found in result["warnings"]:
-            log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, found["text"])
+        for finding in result["warnings"]:
+            log.warning("%s, seed %s: %s", wildcards.method, wildcards.seed, finding["text"])
         write_json(
             path,
             {

@@ -10,11 +10,11 @@ with job(snakemake):
     files = snakemake.params.existing or snakemake.input
     datasets = []
     for facts in snakemake.params.facts:
-        own = {
+        of_dataset = {
             kind: [path for path in files.get(kind, []) if place(path).dataset == facts["dataset"]]
             for kind in ("searches", "trials")
         }
-        datasets.append(Inputs(facts, {**own, "quoted_searches": files["quoted_searches"]}))
+        datasets.append(Inputs(facts, {**of_dataset, "quoted_searches": files["quoted_searches"]}))
     tables = {"searches": selected_values, "effort": trials_needed}
     made = {name: make(snakemake.wildcards.study, datasets) for name, make in tables.items()}
     for name, table in made.items():

@@ -21,7 +21,7 @@ from recheck.training.history import write_history
 from recheck.training.interrupt import Interrupted, StopRequest
 from recheck.training.loading import loader_processes
 from recheck.training.memory import enough_memory
-from recheck.training.record import UserFiles, data_hashes, machine, run_fingerprint
+from recheck.training.record import UserFiles, data_hashes, image_reading, machine, run_fingerprint
 from recheck.training.reuse import FinishedRuns, reuse_key
 from recheck.training.saving import SAVE_EVERY
 from recheck.training.seeding import make_deterministic
@@ -32,19 +32,19 @@ from recheck.tuning.trials import completed
 
 def warn(findings):
     """Log what the sanity checks found."""
-    for found in findings:
+    for finding in findings:
         log.log(
             WARNING if trial is None else INFO,
             "%s, seed %s, fold %s: %s",
             wildcards.method,
             seed,
             wildcards.fold,
-            found["text"],
+            finding["text"],
         )
 
 
 with job(snakemake) as log:
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     user_files = UserFiles(snakemake.params.configuration)
     source, config, wildcards = snakemake.input, snakemake.config, snakemake.wildcards
     folder = Path(snakemake.output.record).parent
@@ -67,7 +67,8 @@ with job(snakemake) as log:
     if config.get("reuse", True) and (reused := finished_runs.copy(key, outputs)):
         user_files.copy_to(folder / "code")
         seconds = round(time.perf_counter() - started, 1)
-        write_json(snakemake.output.record, {**reused, **place, "wall_seconds": seconds})
+        here = {**place, "images": image_reading(source.pack), "wall_seconds": seconds}
+        write_json(snakemake.output.record, {**reused, **here})
         log.info("Reused the same run, %s", reused["reused_from"])
         warn(reused.get("warnings", []))
         note(key, outputs)
@@ -129,7 +130,9 @@ with job(snakemake) as log:
             "fingerprint": fingerprint,
             "configuration": configuration,
             "data": data,
+            "images": image_reading(source.pack),
             "own_files": user_files.hashes,
+            **({"weights": run.model.weights_file} if run.model.weights_file else {}),
             "best_epoch": outcome.best_epoch,
             "best_value": outcome.best_value,
             "epochs": outcome.history[-1]["epoch"],
@@ -139,7 +142,11 @@ with job(snakemake) as log:
             **hardware,
             "devices": run.position.devices,
             "deterministic": config["deterministic"],
+            "images_forwarded": run.images_forwarded,
+            "trainable_parameters": run.trainable_parameters,
             "wall_seconds": round(time.perf_counter() - started, 1),
+            # of this process, after its imports: unlike wall time, it hardly depends on other jobs on the machine
+            "cpu_seconds": round(time.process_time() - used, 1),
         },
     )
     if len(run.position.devices) == 1:  # the key names only one device

@@ -28,4 +28,4 @@ with job(snakemake):
         for line in lines:
             print(f"  {line}", flush=True)
     if failed:
-        raise UserError(f"{len(failed)} of {len(tried)} rows failed: {', '.join(failed)}.")
+        raise UserError(f"{len(failed)} of {len(tried)} rows failed: {', '.join(failed)}. See the reasons above.")

@@ -1,4 +1,4 @@
-"""The five benchmark datasets with a few tiny images each, in the exact layout of the official archives.
+"""The benchmark datasets with a few tiny images each, in the exact layout of the official archives.
 
 ``make_<dataset>(folder)`` writes the tree that unpacking the official files gives; ``make_archives(form, folder, to)``
 makes the files themselves from it, under their official names. Nothing is downloaded.
@@ -28,6 +28,7 @@ ARCHIVES = {
     },
     "sop": {"Stanford_Online_Products.zip": ["Stanford_Online_Products"]},
     "inshop": {"img.zip": ["img"], "list_eval_partition.txt": ["list_eval_partition.txt"]},
+    "inat2018": {"train_val2018.tar.gz": ["train_val2018"], "Inat_dataset_splits.zip": ["Inat_dataset_splits"]},
     "inat_mini": {"train_mini.tar.gz": ["train_mini"], "train_mini.json.tar.gz": ["train_mini.json"]},
 }
 
@@ -216,6 +217,25 @@ def make_inat_mini(folder: Path, per_class: int = 3) -> Path:
     random.Random(1).shuffle(images)
     content = {"info": {"year": 2021}, "images": images, "annotations": annotations, "categories": categories}
     write(folder / "train_mini.json", json.dumps({**content, "licenses": [{"id": 1}]}))
+    return folder
+
+
+def make_inat2018(folder: Path, per_class: int = 2) -> Path:
+    """iNaturalist 2018 with the lists of Smooth-AP: three species for training and two for testing."""
+    lists = {"train": "", "test": ""}
+    for group, species, role in (
+        ("Plantae", 7477, "train"),
+        ("Aves", 3013, "train"),
+        ("Fungi", 5605, "test"),
+        ("Aves", 3014, "train"),
+        ("Plantae", 5606, "test"),
+    ):
+        for place in range(per_class):
+            path = f"train_val2018/{group}/{species}/{species:028x}{place:04x}.jpg"
+            write(folder / path, picture(5000 + 10 * species + place, size=(16, 10)))
+            lists[role] += f"{path}\n"
+    for role, text in lists.items():
+        write(folder / "Inat_dataset_splits" / f"Inaturalist_{role}_set1.txt", text)
     return folder
 
 

@@ -1,50 +1,115 @@
-"""Kill a whole workflow before the n-th change to the disk, whichever of its processes makes it.
+"""Strike a workflow at an exact moment: before the n-th change to the disk, whichever of its processes makes it.
 
 The package in a project is imported by Snakemake and by every job, so it gets an audit hook there. The hook counts the
-changes of all processes in one file. At the chosen number it kills Snakemake, its process group and the process itself.
+changes of all processes together, and those of each rule, as the sizes of files. At the chosen number it sends a signal
+to the process group of Snakemake, to Snakemake alone, or to the job that makes the change.
 """
 
-from pathlib import Path
+import json
+import shutil
+import signal
+from dataclasses import asdict, dataclass
 
 from support.faults.crashes import CHANGES, WRITING
 from support.project import Project
 
-COUNT, STRIKE = "events", "strike"
+COUNTS, STRIKE, STRUCK = "events", "strike", "struck"
+ALL = "all"
 HOOK = f"""
-import contextlib
-import os
-import signal
-import sys
-from pathlib import Path
+import json as _json
+import os as _os
+import signal as _signal
+import sys as _sys
+import threading as _threading
 
-_strike = int(Path({STRIKE!r}).read_text() or 0)
-_count = os.open({COUNT!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-_workflow = int(os.environ.setdefault("RECHECK_TESTED_WORKFLOW", str(os.getpid())))
+_process = _os.getpid()
+_workflow = int(_os.environ.setdefault("RECHECK_TESTED_WORKFLOW", str(_process)))
+_place = _sys.argv[0].removesuffix(".py").rsplit(".", 1)[-1]  # <temporary name>.<rule>.py
+with open({STRIKE!r}) as _file:
+    _strike = _json.load(_file)
+_counts = {{
+    name: _os.open(f"{COUNTS}/{{name}}", _os.O_WRONLY | _os.O_APPEND | _os.O_CREAT)
+    for name in ({ALL!r}, _place.replace("/", "_"))
+}}
+
+
+def _send():
+    try:
+        _os.close(_os.open({STRUCK!r}, _os.O_CREAT | _os.O_EXCL))
+    except OSError:
+        return  # one strike per command
+    try:
+        if _strike["scope"] == "group":
+            _os.killpg(_workflow, _strike["signal"])
+            if _strike["signal"] == _signal.SIGKILL:
+                _os.kill(_process, _signal.SIGKILL)  # a fork of the job server has a group of its own
+        else:
+            _os.kill(_workflow if _strike["scope"] == "snakemake" else _process, _strike["signal"])
+    except ProcessLookupError:
+        pass
 
 
 def _watch(event, arguments):
+    if not arguments or isinstance(arguments[0], int) or "__pycache__" in str(arguments[0]):
+        return  # opened again by its number; or compiled by whichever process imports a module first
     if event in {sorted(CHANGES)} or (event == "open" and isinstance(arguments[2], int) and arguments[2] & {WRITING}):
-        os.write(_count, b".")
-        if _strike and os.fstat(_count).st_size >= _strike:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(_workflow, signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+        for count in _counts.values():
+            _os.write(count, b".")
+        counted = _counts.get(_strike and _strike["place"])
+        if counted is not None and _os.fstat(counted).st_size == _strike["change"]:
+            if _strike["pause"]:
+                waiting = _threading.Timer(_strike["pause"], _send)
+                waiting.daemon = True
+                waiting.start()
+            else:
+                _send()
 
 
-sys.addaudithook(_watch)
+_sys.addaudithook(_watch)
 """
+
+
+@dataclass(frozen=True)
+class Strike:
+    """A signal before the n-th change that the jobs of a rule (or all processes) make during one command."""
+
+    change: int
+    place: str = ALL
+    signal: int = signal.SIGKILL
+    scope: str = "group"
+    """``group`` (all processes of the command), ``job`` (the process that makes the change) or ``snakemake``."""
+    pause: float = 0.0
+    """Seconds between the change and the signal."""
 
 
 def watch(project: Project) -> None:
     """Let the processes of a project count their changes to the disk."""
+    arm(project, None)
     with project.path("workflow/scripts/recheck/__init__.py").open("a", encoding="utf-8") as file:
         file.write(HOOK)
 
 
-def run(project: Project, *arguments: str, strike: int | None = None) -> tuple[int, int]:
-    """Exit code of a Snakemake command, and the number of changes; it is killed before change ``strike``."""
-    project.path(COUNT).unlink(missing_ok=True)
-    project.path(STRIKE).write_text(str(strike or ""))
+def arm(project: Project, strike: Strike | None) -> None:
+    """Count the changes of the next command from zero, and strike it, or let it finish."""
+    shutil.rmtree(project.path(COUNTS), ignore_errors=True)
+    project.path(COUNTS).mkdir()
+    project.path(STRUCK).unlink(missing_ok=True)
+    project.path(STRIKE).write_text(json.dumps(strike and asdict(strike)))
+
+
+def was_struck(project: Project) -> bool:
+    """Whether the signal of the last command was sent."""
+    return project.path(STRUCK).exists()
+
+
+def changes(project: Project) -> dict[str, int]:
+    """Rule → number of changes to the disk that its jobs made during the last command."""
+    return {path.name: path.stat().st_size for path in project.path(COUNTS).iterdir()}
+
+
+def run(project: Project, *arguments: str, strike: Strike | None = None) -> tuple[int, int]:
+    """Exit code of a Snakemake command, and the number of changes; the strike kills it."""
+    arm(project, strike)
     done = project.snakemake(*arguments)
-    assert done.returncode in (0, -9), done.stdout
-    return done.returncode, Path(project.path(COUNT)).stat().st_size
+    assert done.returncode in (0, -signal.SIGKILL), done.stdout
+    return done.returncode, changes(project)[ALL]

@@ -24,7 +24,7 @@ class Case(NamedTuple):
 
 
 def answer(status: str = "200 OK", body: bytes = DATA, length: int | None = -1, **headers: str) -> Script:
-    """An answer with these headers; a length of -1 is the right one, None is none."""
+    """An answer with these headers; a length of -1 is the right one, with None there is no length."""
     if length is not None:
         headers["Content-Length"] = str(len(body) if length == -1 else length)
     lines = [f"HTTP/1.1 {status}", *(f"{key.replace('_', '-')}: {value}" for key, value in headers.items()), "", ""]

@@ -1,12 +1,14 @@
 """Kill the workflow at random moments, and compare the results with an undisturbed run.
 
+A moment is the n-th change to the disk by the jobs of a rule (events.py), so it does not depend on the machine's speed.
+
 A round is one small study, from a loopback server to its page. It is killed and resumed until it is finished, then
 compared with an undisturbed run in another directory: the names of all files below ``results/`` and
 ``resources/datasets/`` (so that incomplete, hidden and temporary files are detected), and their SHA-256
 (:func:`content`). Times are left out:
 
 - ``tensorboard/``, whose file names contain the time and the process;
-- ``wall_seconds`` in ``run.json`` and the column ``images_per_second`` of ``history.csv``;
+- ``wall_seconds`` and ``cpu_seconds`` in ``run.json``, and the column ``images_per_second`` of ``history.csv``;
 - the durations on the page, which come from these.
 
 A moment (one kill) survives if its round ends without a difference and with nothing left to do. Otherwise all moments
@@ -32,27 +34,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.datasets.glyphs import make_glyphs
+from support.faults import events
 from support.hang import HANG_SECONDS, STUCK_SECONDS, wait_until
 from support.project import Project, small_study
 from support.services.servers import Answer, Handler, Server, serving
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-# what Snakemake prints when a job of a rule starts, and the path of the rule's log
-PLACES = {
-    "fetch": ("Fetching", "logs/datasets/glyphs/fetch/*.log"),
-    "verify": ("Verifying", "logs/datasets/glyphs/verify.log"),
-    "extract": ("Unpacking", "logs/datasets/glyphs/extract.log"),
-    "index": ("Indexing", "logs/datasets/glyphs/index.log"),
-    "pack": ("Packing", "logs/datasets/glyphs/pack/*.log"),
-    "split": ("Splitting", "logs/letters/glyphs/split.log"),
-    "train": ("Training", "logs/letters/glyphs/*/*/*/train.log"),
-    "embed": ("Embedding", "logs/letters/glyphs/*/*/*/embed.log"),
-    "evaluate": ("Evaluating", "logs/letters/glyphs/*/*/evaluate.log"),
-    "table": ("Rendering", "logs/letters/glyphs/table.log"),
-    "figure": ("Drawing", "logs/letters/figures/*.log"),
-    "page": ("Assembling", "logs/letters/page.log"),
-}
-UNORDERED = (("pack", "split"), ("table", "figure"))
+# rules in the order of their jobs
+PLACES = (
+    "fetch",
+    "verify",
+    "extract",
+    "index",
+    "pack",
+    "split",
+    "train",
+    "embed",
+    "evaluate",
+    "table",
+    "figure",
+    "page",
+)
 # the rules that write most, twice as often as the others
 WEIGHTS = dict.fromkeys(("fetch", "extract", "pack", "train", "embed", "evaluate", "table"), 2)
 SCOPES = ("group", "group", "job", "job", "snakemake")
@@ -93,24 +95,27 @@ class Moment:
     signal: signal.Signals
     place: str
     scope: str
-    late: bool
-    """After the job's imports, which take longer than what it does."""
     fraction: float
+    """Of the changes to the disk that the jobs of this rule make in an undisturbed run."""
+    pause: float = 0.0
+    """Seconds between the change and the signal. The signal comes too late for a job that ends sooner."""
     tried: bool = False
     lost: bool = False
     stuck: bool = False
     """Snakemake itself did not end: its handler of TERM takes a lock that it may hold. It was killed then."""
-    when: str = ""
+
+    def strike(self, usual: "Usual") -> events.Strike:
+        change = 1 + int(self.fraction * usual.changes[self.place])
+        return events.Strike(change, self.place, self.signal, self.scope, self.pause)
 
 
 @dataclass
 class Usual:
-    """An undisturbed run: its results, and the duration of the jobs of each rule, with and without imports."""
+    """An undisturbed run: its results, and the number of changes to the disk that the jobs of each rule make."""
 
     folder: Path
     content: dict[str, str] = field(default_factory=dict)
-    whole: dict[str, float] = field(default_factory=dict)
-    body: dict[str, float] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)
 
 
 class _Slow(Handler):
@@ -164,6 +169,7 @@ def make_project(folder: Path, server: Server) -> Project:
     known = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "url": url}
     project.write("config/datasets/glyphs.yaml", DATASET.format(**known))
     project.write("config/studies/letters.yaml", STUDY)
+    events.watch(project)
     return project
 
 
@@ -181,7 +187,7 @@ def content(project: Project) -> dict[str, str]:
 def _timeless(path: Path) -> bytes:
     if path.name == "run.json":
         record = json.loads(path.read_bytes())
-        del record["wall_seconds"]
+        del record["wall_seconds"], record["cpu_seconds"]
         return json.dumps(record).encode()
     if path.name == "history.csv":
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
@@ -204,42 +210,17 @@ def differences(actual: dict[str, str], expected: dict[str, str]) -> list[str]:
 class Call:
     """A running `snakemake` and its output so far."""
 
-    def __init__(self, project: Project, cores: int):
+    def __init__(self, project: Project, cores: int, strike: events.Strike | None = None):
         self.project = project
+        events.arm(project, strike)
         self.process = project.start("--cores", str(cores), "--rerun-incomplete")
         self.output: list[str] = []
-        self.begun: dict[str, float] = {}
-        """When the latest job of each rule began; those that have finished are gone."""
-        self.jobs: dict[str, str] = {}
-        self.ended: list[tuple[str, float]] = []
-        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader = threading.Thread(target=lambda: self.output.extend(self.process.stdout), daemon=True)
         self.reader.start()
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            self.output.append(line)
-            if (job := re.match(r"Job (\d+): (\S+)", line)) and (place := _place_of(job[2])):
-                self.jobs[job[1]] = place
-                self.begun[place] = time.monotonic()
-            elif job := re.match(r"Finished jobid: (\d+)", line):
-                place = self.jobs.get(job[1])
-                if place in self.begun:
-                    self.ended.append((place, time.monotonic() - self.begun.pop(place)))
 
     @property
     def running(self) -> bool:
         return self.process.poll() is None
-
-    def wait_for(self, place: str) -> bool:
-        """Wait until a job of the rule has started, or until it is certain that none will."""
-        return wait_until(lambda: not self.running or place in self.begun or self.is_past(place))
-
-    def is_past(self, place: str) -> bool:
-        """Whether later jobs have started, so that this one will not."""
-        order = list(PLACES)
-        reached = max((order.index(each) for each in list(self.jobs.values())), default=0)  # a thread adds jobs
-        beside = next((pair for pair in UNORDERED if place in pair), (place,))
-        return place not in self.begun and reached > max(order.index(each) for each in beside)
 
     def printed(self) -> str:
         self.reader.join(HANG_SECONDS if self.process.poll() == 0 else 10)  # orphans of a killed call keep it open
@@ -256,47 +237,18 @@ class Call:
                         result.append(int(entry.name))
         return result
 
-    def job_processes(self, place: str) -> list[int]:
-        """The processes that run the script of a rule."""
-        result = []
-        for number in self.processes():
-            with contextlib.suppress(OSError):
-                if re.search(rf"\.snakemake/scripts/\w+\.{place}\.py", Path(f"/proc/{number}/cmdline").read_text()):
-                    result.append(number)
-        return result
-
-
-def _place_of(word: str) -> str | None:
-    return next((place for place, (beginning, _) in PLACES.items() if beginning == word), None)
-
 
 def undisturbed(project: Project, cores: int) -> Usual:
-    """Run a project without kills, and record its results and durations."""
-    usual, call, seen = Usual(project.folder), Call(project, cores), {}
-    logs = _logs(project)
-    while call.running:
-        for place, about in _logs(project).items():
-            if about != logs[place] and place not in seen:
-                seen[place] = time.monotonic() - call.begun.get(place, time.monotonic())
-        time.sleep(0.02)
+    """Run a project without kills, and record its results and the changes that it makes."""
+    call = Call(project, cores)
+    call.process.wait()
     assert call.process.returncode == 0, call.printed()
-    call.printed()
-    usual.whole = dict(call.ended)
-    usual.body = {place: max(0.05, usual.whole[place] - seen.get(place, 0)) for place in usual.whole}
-    usual.content = content(project)
-    assert set(usual.whole) == set(PLACES), sorted(set(PLACES) - set(usual.whole))
-    return usual
-
-
-def _logs(project: Project) -> dict[str, tuple]:
-    return {
-        place: tuple((path, path.stat().st_size) for path in sorted(project.folder.glob(pattern)))
-        for place, (_, pattern) in PLACES.items()
-    }
+    found = events.changes(project)
+    return Usual(project.folder, content(project), {place: found[place] for place in PLACES})
 
 
 def plan(count: int, rounds: int, random_: random.Random, signals=SIGNALS) -> list[list[Moment]]:
-    """``count`` moments of each signal, spread over the places, in rounds."""
+    """``count`` moments of each signal, spread over the places, in rounds. Half of them come between two changes."""
     places = [place for place in PLACES for _ in range(WEIGHTS.get(place, 1))]
     made: list[list[Moment]] = [[] for _ in range(rounds)]
     number = 0
@@ -304,12 +256,13 @@ def plan(count: int, rounds: int, random_: random.Random, signals=SIGNALS) -> li
         order: list[str] = []
         for _ in range(count):
             order = order or random_.sample(places, len(places))
-            scope, late = random_.choice(SCOPES), random_.random() < 0.75
-            made[number % rounds].append(Moment(each, order.pop(), scope, late, random_.random()))
+            pause = random_.choice([0, random_.random()])
+            moment = Moment(each, order.pop(), random_.choice(SCOPES), random_.random(), pause)
+            made[number % rounds].append(moment)
             number += 1
     for each in made:
         random_.shuffle(each)
-        each.sort(key=lambda moment: list(PLACES).index(moment.place))
+        each.sort(key=lambda moment: PLACES.index(moment.place))
     return made
 
 
@@ -321,75 +274,44 @@ def torture(
     deadline: float,
     tell: Callable[[Moment], None] = lambda moment: None,
 ) -> list[str]:
-    """Run one round and mark its moments as tried or lost; return the differences at the end."""
+    """Run one round and mark its moments as tried or lost; return the differences at the end.
+
+    A moment is not tried if less than that is left to do when it is its turn.
+    """
     call, wrong = None, []
     for moment in moments:
         if time.monotonic() > deadline:
             break
-        while not moment.tried:
-            if call is None or not call.running:
-                if call is not None:
-                    _settle(call, wrong)
-                    if call.process.returncode == 0:
-                        break  # the study is finished, so this rule does not run again in this round
-                call = Call(project, cores)
-            if not call.wait_for(moment.place):
-                wrong.append(f"{moment.place} did not begin:\n{call.printed()[-2000:]}")
-                os.killpg(call.process.pid, signal.SIGKILL)
-            if moment.place in call.begun:
-                _strike(call, moment, usual, wrong)
-                if moment.tried:
-                    tell(moment)
-            elif call.running and call.is_past(moment.place):
-                break  # in another round
-        if call is not None and not call.running and call.process.returncode == 0:
-            break
+        if call is not None:
+            _settle(call, wrong)
+        call = Call(project, cores, moment.strike(usual))
+        _wait_for_the_end(call, moment, wrong)
+        moment.tried = events.was_struck(project)
+        if moment.tried:
+            tell(moment)
+        if call.process.returncode == 0:
+            break  # the study is finished, so no rule runs again in this round
     _finish(project, call, usual, cores, wrong)
     for moment in moments:
         moment.lost = moment.tried and bool(wrong)
     return wrong
 
 
-def _strike(call: Call, moment: Moment, usual: Usual, wrong: list[str]) -> None:
-    place, project = moment.place, call.project
-    began = call.begun.get(place, time.monotonic())
-    if moment.late:
-        logs = _logs(project)[place]
-        wait_until(lambda: _logs(project)[place] != logs or place not in call.begun)
-        delay = moment.fraction * usual.body[place]
-    else:
-        delay = began + moment.fraction * usual.whole[place] - time.monotonic()
-    time.sleep(max(0.0, delay))
-    if not call.running:
-        return
-    jobs = call.job_processes(place)
-    if moment.scope == "job" and not jobs:
-        moment.scope = "group"
-    moment.tried = True
-    moment.when = f"{delay:.2f} s" + (" after its imports" if moment.late else "")
-    with contextlib.suppress(ProcessLookupError):
-        if moment.scope == "group":
-            os.killpg(call.process.pid, moment.signal)
-        elif moment.scope == "snakemake":
-            os.kill(call.process.pid, moment.signal)
-        else:
-            os.kill(jobs[0], moment.signal)
-    if moment.scope == "job":
-        if not wait_until(lambda: jobs[0] not in call.processes()):
-            wrong.append(f"{moment.signal.name} did not end the job {place}")
-        call.begun.pop(place, None)
-        return
-    struck = time.monotonic()
+def _wait_for_the_end(call: Call, moment: Moment, wrong: list[str]) -> None:
+    """Wait for Snakemake. It sometimes hangs after TERM, when its jobs have ended: it is killed then."""
+    struck: list[float] = []
 
     def is_stuck() -> bool:
-        """Snakemake itself sometimes hangs after TERM, when its jobs have ended: it is killed, like by any moment."""
-        late = moment.signal == signal.SIGTERM and time.monotonic() > struck + STUCK_SECONDS
-        return late and not call.job_processes(place)
+        if not struck and events.was_struck(call.project):
+            struck.append(time.monotonic())
+        late = bool(struck) and time.monotonic() > struck[0] + STUCK_SECONDS
+        return late and moment.signal == signal.SIGTERM and call.processes() == [call.process.pid]
 
-    if not wait_until(lambda: not call.running or is_stuck()) or call.running:
-        moment.stuck = is_stuck()
-        if not moment.stuck:
-            wrong.append(f"{place} did not end after {moment.signal.name}:\n{call.printed()[-2000:]}")
+    ended = wait_until(lambda: not call.running or is_stuck())
+    if call.running:
+        moment.stuck = ended
+        if not ended:
+            wrong.append(f"Snakemake did not end after {moment.signal.name}:\n{call.printed()[-2000:]}")
         os.killpg(call.process.pid, signal.SIGKILL)
         call.process.wait()
 

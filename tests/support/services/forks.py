@@ -8,6 +8,7 @@ Only :meth:`Project.snakemake` uses forks. Commands that are killed from outside
 processes, and tests compare the bits that both give.
 """
 
+import ast
 import atexit
 import functools
 import gc
@@ -107,16 +108,17 @@ def _servers() -> Path:
             listener.listen(64)
             # its input is never written to: the end of this process closes it, which ends the server
             server = subprocess.Popen(
-                [sys.executable, __file__, "serve", kind, str(listener.fileno()), str(folder)],
+                [sys.executable, __file__, kind, str(listener.fileno()), str(folder)],
                 env=environment | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,  # or who reads ours would wait for the servers
+                stdout=subprocess.DEVNULL,  # otherwise a reader of our output would wait for the servers
                 pass_fds=[listener.fileno()],
                 cwd="/",
             )
             _started.append(server)
     python = folder / "python_of_jobs"
-    words = {"python": sys.executable, "client": __file__, "address": str(folder / "job")}
+    client = str(Path(__file__).with_name("job_client.py"))
+    words = {"python": sys.executable, "client": client, "address": str(folder / "job")}
     python.write_text(PYTHON.format(**{name: shlex.quote(word) for name, word in words.items()}))
     python.chmod(0o755)
     os.environ[FOLDER] = str(folder)
@@ -131,19 +133,9 @@ def _asked(address: Path, arguments: list[str], folder: str, environment: dict[s
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(address))
     socket.send_fds(connection, [b"\n"], files)
-    connection.sendall(json.dumps({"arguments": arguments, "folder": folder, "environment": environment}).encode())
-    connection.sendall(b"\n")
+    request = {"arguments": arguments, "folder": folder, "environment": environment}
+    connection.sendall(f"{request!a}\n".encode())
     return connection
-
-
-def _run_script(address: str, script: str) -> int:
-    """Run a script in a fork as if it were this process."""
-    with _asked(Path(address), [script], str(Path.cwd()), dict(os.environ), [0, 1, 2]) as connection:
-        code = int(connection.makefile().readline())
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
 
 
 def _serve(kind: str, listener: socket.socket, folder: Path) -> dict:
@@ -158,6 +150,8 @@ def _serve(kind: str, listener: socket.socket, folder: Path) -> dict:
         if not imported:
             for name in LIBRARIES[kind]:
                 importlib.import_module(name)
+            if kind == "snakemake":
+                sys.modules["snakemake.cli"].get_argument_parser()  # it looks for plugins once
             assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads can't be forked safely"
             gc.freeze()
             imported = True
@@ -171,7 +165,7 @@ def _keep(connection: socket.socket) -> dict:
     """Read a request, return it in a fork, and send the fork's exit code; end the fork if nobody waits for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _, files, _, _ = socket.recv_fds(connection, 1, 3)
-    request = json.loads(connection.makefile().readline())
+    request = ast.literal_eval(connection.makefile().readline())
     child = os.fork()
     if not child:
         connection.close()
@@ -241,9 +235,7 @@ def _job(request: dict) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] != "serve":
-        sys.exit(_run_script(*sys.argv[1:]))
-    _, _, kind, number, folder = sys.argv
+    _, kind, number, folder = sys.argv
     sys.path[0] = str(Path(sys.executable).parent)  # as for the program, and no module of this folder
     asked = _serve(kind, socket.socket(fileno=int(number)), Path(folder))
     if kind == "snakemake":

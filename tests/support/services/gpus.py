@@ -37,7 +37,7 @@ def pretend_gpus(monkeypatch, folder: Path, *lines: str, driver: str | None = No
 def compute_on_the_cpu(project: Project) -> None:
     """Let the jobs of a project reserve GPUs that are only simulated, and compute on the CPU."""
     project.edit(
-        "workflow/scripts/recheck/training/device.py", "    found = facts()\n", '    return torch.device("cpu")\n'
+        "workflow/scripts/recheck/training/device.py", "    known = facts()\n", '    return torch.device("cpu")\n'
     )
 
 

@@ -49,7 +49,7 @@ class Server(ThreadingHTTPServer):
         return self.url + path
 
     def handle_error(self, request, address):
-        """A client that goes away in the middle of an answer is no error."""
+        """A client that goes away in the middle of an answer is not an error."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, address)
 

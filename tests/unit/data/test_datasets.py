@@ -20,7 +20,7 @@ from support.project import ROOT
 pytestmark = pytest.mark.slow
 
 PATHS = names_in([ROOT / "config/datasets"])
-BENCHMARKS = ("cub200", "cars196", "sop", "inshop", "inat_mini")
+BENCHMARKS = ("cub200", "cars196", "sop", "inshop", "inat_mini", "inat2018")
 # super-category of iNaturalist 2021 → number of species, for training, for testing
 SPECIES = {
     "Amphibians": (170, 85, 85),
@@ -62,6 +62,9 @@ def full_size(name):
         labels = [np.repeat(np.arange(3997), sizes(25882, 3997))]
         labels += [np.repeat(asked, sizes(count, 3985)) for count in (14218, 12612)]
         return table(np.concatenate(labels), role=np.repeat(["train", "query", "gallery"], [25882, 14218, 12612]))
+    if name == "inat2018":
+        labels = np.repeat(np.arange(8142), sizes(325846, 5690) + sizes(136093, 2452))
+        return table(labels, role=np.where(labels < 5690, "train", "test"))
     groups = np.repeat(list(SPECIES), [species for species, _, _ in SPECIES.values()])
     return table(np.repeat(np.arange(10000), 50), super_label=np.repeat(groups, 50))
 
@@ -95,6 +98,7 @@ def test_published_sizes_are_in_the_files():
         "sop": [59551, 60502],
         "inshop": [25882, 14218, 12612],
         "inat_mini": [250150, 249850],
+        "inat2018": [325846, 136093],
     }
 
 

@@ -242,7 +242,7 @@ def test_waits_restart_after_a_received_chunk(tmp_path, server):
 
 @pytest.fixture
 def stalls(server, monkeypatch):
-    """The timeout of a connection that passes when the server hangs and nothing is left to read, not after seconds."""
+    """Connections time out when the server hangs and nothing is left to read, not after a number of seconds."""
     receive = socket.socket.recv_into
 
     def receive_or_time_out(self, *arguments):
@@ -383,7 +383,7 @@ def test_an_answer_that_never_gets_to_the_file(tmp_path, server, noise):
 
 
 class Clock:
-    """Ten seconds pass whenever somebody looks at it."""
+    """Each call moves the time forward by ten seconds."""
 
     def __init__(self):
         self.now = 0.0
@@ -484,7 +484,7 @@ def test_a_part_is_complete_only_at_the_announced_size(tmp_path, server):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (Answer(DATA, headers={"Content-Encoding": "gzip"}), r"sent it encoded \(Content-Encoding: gzip\)"),
+        (Answer(DATA, headers={"Content-Encoding": "gzip"}), r"sent the file encoded \(Content-Encoding: gzip\)"),
         (
             Answer(script=lambda handler: handler.wfile.write(
                 b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\n\r\nx"

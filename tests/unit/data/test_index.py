@@ -133,7 +133,7 @@ def test_a_users_parser(tmp_path, monkeypatch):
     dataset = {"name": "mine", "parser": "parser_of_mine:parse", "options": {"word": "owl"}}
     index = make_index(dataset, tmp_path / "down", tmp_path / "pictures", workers=2)
     assert index.iloc[0].tolist() == ["down/pictures.png", 5, "owl", "", "query"]
-    with pytest.raises(UserError, match=r"must return a pandas.DataFrame, not NoneType"):
+    with pytest.raises(UserError, match=r"must return a pandas.DataFrame, found NoneType"):
         make_index({"name": "mine", "parser": "parser_of_mine:nothing"}, tmp_path, tmp_path)
     with pytest.raises(UserError, match="'parser_of_mine' has no 'pars'"):
         make_index({"name": "mine", "parser": "parser_of_mine:pars"}, tmp_path, tmp_path)
@@ -151,7 +151,7 @@ def test_unknown_parsers(tmp_path, name, sentence):
 @pytest.mark.parametrize(
     ("index", "expected", "sentence"),
     [
-        (table().drop(columns=["role", "label"]), {}, "lacks the columns label, role"),
+        (table().drop(columns=["role", "label"]), {}, "is missing the columns label, role"),
         (table().iloc[:0], {}, "has no images"),
         (table(label=["0", "0", "1"]), {}, "not whole numbers"),
         (table(label=[0.0, 0.0, 1.0]), {}, "not whole numbers"),
@@ -197,5 +197,5 @@ def test_files_that_are_not_an_index(tmp_path):
     with pytest.raises(UserError, match="is not an index of images"):
         read_index(tmp_path / "images.csv")
     (tmp_path / "images.csv").write_text("path,label\na.png,1\n")
-    with pytest.raises(UserError, match="lacks the columns class_name, super_label, role"):
+    with pytest.raises(UserError, match="is missing the columns class_name, super_label, role"):
         read_index(tmp_path / "images.csv")

@@ -32,16 +32,16 @@ LIMITS = {
     "wait for the next byte": f"{BOUNDS.timeout} s",
     f"slowest transfer, measured over {BOUNDS.timeout} s": f"{BOUNDS.slowest:,} bytes per second",
     "time of the whole download": (f"{BOUNDS.grace // 3600} hour, plus its size at {size(BOUNDS.average)} per second"),
-    "`Retry-After` that is obeyed": f"{BOUNDS.longest} s",
+    "longest `Retry-After` that is obeyed": f"{BOUNDS.longest} s",
     "bytes that are not part of the file (headers, interim answers, bodies of redirects)": size(NOISE),
     "size, if neither the YAML nor the server gives it": size(download.LARGEST_UNKNOWN),
-    "`npm pack`": f"{sources.NPM_SECONDS} s",
+    "`npm pack`, `pip download`": f"{sources.PACKAGE_SECONDS} s",
     "unpacked size, in which links count as copies": (
         f"`unpacked_size` of the file, by default {archives.FACTOR} times its size, at least {size(archives.LEAST)}"
     ),
     "members": f"{archives.MOST_MEMBERS:,}",
     "characters of all names together": f"{archives.LONGEST_NAMES:,}",
-    "folders below each other": f"{MOST_LEVELS}",
+    "nested folders": f"{MOST_LEVELS}",
     "headers of one tar member": size(tars.LARGEST_HEADER),
     "digits in a row in a tar header": f"{tars.LONGEST_NUMBER}",
     "bytes after the end mark of a tar archive": size(tars.MARGIN),
@@ -58,8 +58,8 @@ def test_the_text_has_the_lists_of_the_code():
     def listed(names):
         return f"{', '.join(names[:-1])} or {names[-1]}"
 
-    assert f"opened as {listed(FORMATS)}, whatever" in SECTION
+    assert f"opened only as {listed(FORMATS)}, whatever" in SECTION
     assert f"that are not {listed(list(zips.METHODS.values()))}, or" in SECTION
-    assert f"with {size(isolated.MEMORY)} of memory" in SECTION
+    assert f"with at most {size(isolated.MEMORY)} of memory" in SECTION
     assert f"folders more than {MOST_LEVELS} levels deep" in SECTION
     assert f"more than {2 * Image.MAX_IMAGE_PIXELS / 1e6:.0f} million pixels" in SECTION

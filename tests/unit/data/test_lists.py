@@ -87,8 +87,8 @@ def test_without_the_right_lists_the_split_is_generated(tmp_path, content, caplo
     [
         (lambda text: text.replace(",0,1\n", ",0,7\n", 1), "give class 7 to the image 'train_mini/00001"),
         (lambda text: text.split("\n", 1)[1], "do not have the image 'train_mini/00002"),
-        (lambda text: text + "x/y.jpg,0,1\n", "have 1 images more than the dataset, such as x/y.jpg"),
-        (lambda text: text + text, "which is listed twice"),
+        (lambda text: text + "x/y.jpg,0,1\n", "have 1 images that the dataset does not have, such as x/y.jpg"),
+        (lambda text: text + text, "', which is already listed: "),
         (lambda text: text + "a,b\n", "line 5 has 2 fields, expected 3"),
         (lambda text: text + "\udcff", "cannot be read"),
     ],

@@ -83,7 +83,7 @@ def test_broken_images_are_all_named(tmp_path, images):
         pack(index, root, None, tmp_path / "packed", index_sha256="0")
     assert "2 images cannot be read" in str(raised.value)
     assert f"{root}/A/DejaVuSans.png: not an image" in str(raised.value)
-    assert f"{root}/C/DejaVuSans.png: missing" in str(raised.value)
+    assert f"{root}/C/DejaVuSans.png: no such file" in str(raised.value)
     assert not (tmp_path / "packed").exists()
 
 

@@ -1,10 +1,12 @@
-"""The parsers of the five benchmark datasets, on miniatures with the official layout, intact and damaged."""
+"""The parsers of the benchmark datasets, on miniatures with the official layout, intact and damaged."""
 
 import hashlib
 import json
+import os
 import random
 import re
 import shutil
+import signal
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from recheck.data import cars196
 from recheck.data.index import COLUMNS, make_index, names_sha256, read_index, write_index
 from recheck.data.packed import PackedImages, pack
 from recheck.data.splits import make_split
@@ -28,6 +31,7 @@ PARSERS = {
     "sop": "sop",
     "inshop": "inshop",
     "inat_mini": "inaturalist",
+    "inat2018": "inaturalist2018",
 }
 
 
@@ -35,6 +39,13 @@ PARSERS = {
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     return {form: getattr(miniatures, f"make_{form}")(folder / form) for form in PARSERS}
+
+
+@pytest.fixture(autouse=True)
+def tables_are_read_here(request, monkeypatch):
+    """A process for every table of Cars196 would take most of the time; two tests read them as users do."""
+    if request.function not in (test_all_forms_of_cars196_give_the_same_index, test_a_table_that_crashes_the_reader):
+        monkeypatch.setattr(cars196, "isolated", lambda function, *arguments: function(*arguments))
 
 
 @pytest.fixture
@@ -118,7 +129,16 @@ def test_inaturalist(made):
     assert index["class_name"].unique().tolist()[:2] == ["Bubo bubo", "Pica pica"]
 
 
-@pytest.mark.parametrize("form", ["cub200", "sop", "inshop", "inat_mini"])
+def test_inaturalist_2018(made):
+    sizes = [{"scheme": "official", "images": {"train": 6, "test": 4}}]
+    index = parse("inat2018", made["inat2018"], expected={"images": 10, "classes": 5, "splits": sizes})
+    assert index["label"].tolist() == np.repeat([7477, 3013, 3014, 5605, 5606], 2).tolist(), "training first"
+    assert index["role"].tolist() == ["train"] * 6 + ["test"] * 4
+    assert index["super_label"].iloc[[0, 2, 6]].tolist() == ["Plantae", "Aves", "Fungi"]
+    assert index["class_name"].iloc[0] == "Plantae 7477"
+
+
+@pytest.mark.parametrize("form", ["cub200", "sop", "inshop", "inat_mini", "inat2018"])
 def test_a_byte_order_mark_changes_nothing(tree, made, form):
     folder = tree(form)
     for path in [*folder.rglob("*.txt"), *folder.rglob("*.json")]:
@@ -170,7 +190,9 @@ def test_classes_of_cars196_are_whole_numbers(tree, value):
     content = scipy.io.loadmat(folder / "cars_annos.mat")
     content["annotations"]["class"][0, 3] = value if isinstance(value, str) else np.array([[value]])
     scipy.io.savemat(folder / "cars_annos.mat", {key: content[key] for key in ("annotations", "class_names")})
-    with pytest.raises(UserError, match=r"cars_annos.mat has the class .*, expected a whole number from 1: replace it"):
+    with pytest.raises(
+        UserError, match=r"cars_annos.mat has the class .*, expected a whole number of at least 1: replace it"
+    ):
         parse("cars196_original", folder)
     content["annotations"]["class"][0, 3] = np.array([[1.0]])
     scipy.io.savemat(folder / "cars_annos.mat", {key: content[key] for key in ("annotations", "class_names")})
@@ -336,6 +358,20 @@ def test_cars196_that_is_damaged(tree, form, damage, sentence):
     assert "\n" not in str(raised.value)
 
 
+HERE = os.getpid()
+
+
+def crash(file):
+    assert os.getpid() != HERE, "the table is read in the process of the job"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_table_that_crashes_the_reader(made, monkeypatch):
+    monkeypatch.setattr(cars196, "_known_variables", crash)
+    with pytest.raises(UserError, match=r"cars_annos.mat is not a readable MATLAB file \(reading it crashed\)"):
+        parse("cars196_original", made["cars196_original"])
+
+
 def test_a_table_of_cars196_that_repeats_an_image(tree):
     folder = tree("cars196_original")
     rows = [("car_ims/000001.jpg", 1, 1, 2, 2, 1, 0)] * 2 + [
@@ -355,6 +391,7 @@ def test_a_table_of_cars196_that_repeats_an_image(tree):
 
 CUB, SOP = "CUB_200_2011", "Stanford_Online_Products"
 OWL = "train_mini/00000_Animalia_Chordata_Aves_Strigiformes_Strigidae_Bubo_bubo"
+LISTS = "Inat_dataset_splits"
 
 
 def change_json(path, change):
@@ -380,6 +417,11 @@ def change_json(path, change):
             r"list_eval_partition.txt of dataset 'inshop' is missing",
         ),
         ("inat_mini", lambda f: (f / "train_mini.json").unlink(), "train_mini.json of dataset 'inat_mini' is missing"),
+        (
+            "inat2018",
+            lambda f: (f / LISTS / "Inaturalist_test_set1.txt").unlink(),
+            "Inaturalist_test_set1.txt of dataset 'inat2018' is missing",
+        ),
         # a label without an image
         (
             "cub200",
@@ -393,6 +435,7 @@ def change_json(path, change):
             "lists 1 image missing from .*02_2_side",
         ),
         ("inat_mini", lambda f: shutil.rmtree(f / OWL), "lists 3 images missing from .*Bubo_bubo"),
+        ("inat2018", lambda f: shutil.rmtree(f / "train_val2018/Fungi"), "lists 2 images missing from .*Fungi/5605"),
         # an image without a label
         (
             "cub200",
@@ -402,6 +445,7 @@ def change_json(path, change):
         ("sop", lambda f: write(f / SOP / "bicycle_final/1_0.JPG", picture(1)), "1 image without a label .*1_0.JPG"),
         ("inshop", lambda f: write(f / "img/MEN/x.jpg", picture(1)), "1 image without a label .* img/MEN/x.jpg"),
         ("inat_mini", lambda f: write(f / OWL / "x.jpg", picture(1)), "1 image without a label .*Bubo_bubo/x.jpg"),
+        ("inat2018", lambda f: write(f / "train_val2018/Fungi/5605/x.jpg", picture(1)), "1 image without .*5605/x.jpg"),
         # duplicates
         ("cub200", lambda f: edit(f / CUB / "images.txt", "\n2 ", "\n1 "), "column image_id repeats 1 value: 1"),
         (
@@ -424,17 +468,17 @@ def change_json(path, change):
         (
             "cub200",
             lambda f: edit(f / CUB / "image_class_labels.txt", "\n3 1\n", "\n"),
-            r"image_class_labels.txt lacks image 3 of .*images.txt",
+            r"image_class_labels.txt does not list image 3 of .*images.txt",
         ),
         (
             "cub200",
             lambda f: edit(f / CUB / "images.txt", "\n3 ", "\n33 "),
-            "labels.txt lacks image 33 of .*images.txt",
+            "labels.txt does not list image 33 of .*images.txt",
         ),
         (
             "cub200",
             lambda f: edit(f / CUB / "image_class_labels.txt", "\n3 1\n", "\n3 9\n"),
-            "classes.txt lacks class 9 of .*image_class_labels.txt",
+            "classes.txt does not list class 9 of .*image_class_labels.txt",
         ),
         (
             "cub200",
@@ -494,6 +538,11 @@ def change_json(path, change):
             r"the images of img.zip \(256 pixels\): unpack img.zip inst",
         ),
         ("inshop", lambda f: shutil.rmtree(f / "img"), "Folder img of In-Shop is missing below"),
+        (
+            "inat2018",
+            lambda f: edit(f / LISTS / "Inaturalist_train_set1.txt", "/Aves/", "/../"),
+            r"it lists 'train_val2018/\.\./3013/.*', expected train_val2018/<group>/<species>/<image>",
+        ),
         ("inat_mini", lambda f: write(f / "train_mini.json", "{"), "is not iNaturalist's list of images"),
         ("inat_mini", lambda f: write(f / "train_mini.json", '{"images": []}'), "is not iNaturalist's list of images"),
         (

@@ -6,7 +6,7 @@ from recheck.data.patience import CHUNK, NOISE, Patience, SourceFailed, TryAgain
 
 
 class Attempts:
-    """Each attempt leaves so many bytes behind and fails."""
+    """Each attempt leaves the next of these lengths behind and fails."""
 
     def __init__(self, *lengths):
         self.lengths, self.made, self.length = lengths, 0, 0

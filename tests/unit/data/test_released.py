@@ -605,7 +605,11 @@ def test_the_study_evaluates_under_the_rules_of_the_reality_check(study):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("ms_within_pair_released:", "ms_theirs:", "row 'ms_theirs': a row must end in '_released' if"),
+        (
+            "ms_within_pair_released:",
+            "ms_theirs:",
+            "row 'ms_theirs': a row's name must end in '_released' if and only if",
+        ),
         ("released: {layout: mlrc}", "released: {layout: mlcr}", "did you mean 'mlrc'"),
         ("released: {layout: mlrc}", "released: {}", "'released.layout' is missing. Known: mlrc, contextual."),
         ("gdrive_folder: 1il", "gdrive: 1il", "did you mean 'gdrive_folder'"),

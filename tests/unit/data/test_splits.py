@@ -11,6 +11,7 @@ from recheck.data import splits
 from recheck.data.splits import check_disjoint, list_sha256, make_split, read_split, subset
 from recheck.errors import UserError
 from recheck.files import write_json
+from support.fidelity import compares
 
 
 def literal_folds(labels, folds):
@@ -79,8 +80,8 @@ def test_split_of_a_subset_keeps_the_datasets_numbers():
         (21, {"scheme": "class_disjoint_folds", "folds": 4}, "even number of classes, found 21"),
         (8, {"scheme": "class_disjoint_folds", "folds": 4}, "at least 2 validation classes, but would have 1"),
         (6, {"scheme": "class_disjoint_folds", "folds": 4}, "at least 2 validation classes, but would have 0"),
-        (40, {"scheme": "class_disjoint_folds", "folds": 1}, "whole number from 2, found 1"),
-        (40, {"scheme": "class_disjoint_folds", "folds": "4"}, "whole number from 2, found '4'"),
+        (40, {"scheme": "class_disjoint_folds", "folds": 1}, "whole number of at least 2, found 1"),
+        (40, {"scheme": "class_disjoint_folds", "folds": "4"}, "whole number of at least 2, found '4'"),
         (40, {"scheme": "class_disjoint_folds", "fold": 4}, "did you mean 'folds'"),
         (40, {"scheme": "class_disjoint_fold"}, "did you mean 'class_disjoint_folds'"),
         (40, {}, "Unknown split scheme ''"),
@@ -106,11 +107,11 @@ def test_the_advice_for_an_odd_number_of_classes_can_be_added_to_a_subset():
         ({"evry": 2}, "did you mean 'every'"),
         (
             {"every": 2, "first": 6},
-            r"'classes.first' is 6, but the dataset has only 5 classes after 'classes.every' \(2\)",
+            r"'classes.first' is 6, but the dataset has only 5 classes after 'classes.every' \(2\): lower it",
         ),
-        ({"every": 0}, "'classes.every' must be a whole number from 1, found 0"),
-        ({"first": 2.5}, "'classes.first' must be a whole number from 1, found 2.5"),
-        ({"first": 11}, "'classes.first' is 11, but the dataset has only 10 classes"),
+        ({"every": 0}, "'classes.every' must be a whole number of at least 1, found 0"),
+        ({"first": 2.5}, "'classes.first' must be a whole number of at least 1, found 2.5"),
+        ({"first": 11}, "'classes.first' is 11, but the dataset has only 10 classes: lower it"),
     ],
 )
 def test_impossible_subsets(classes, sentence):
@@ -158,7 +159,7 @@ def test_overlap_is_refused():
     labels = [0, 0, 1, 2]
     with pytest.raises(UserError, match="has class 0 in both 'train' and 'test'"):
         check_disjoint({"folds": [{"train": [0], "val": [2], "test": [1, 3]}]}, labels)
-    with pytest.raises(UserError, match="has image 9, but the index has only 4"):
+    with pytest.raises(UserError, match=r"has image 9, but images\.csv has only 4 images: delete the split file"):
         check_disjoint({"folds": [{"train": [9]}]}, labels)
 
 
@@ -309,13 +310,17 @@ def test_seen_and_unseen_queries_of_cars196():
             r"needs 3 \+ 3 images .* class 0 has only 5",
         ),
         (5, {"scheme": "seen_unseen", "index_shots": 3, "query_shots": 2}, "leaves no image to train on"),
-        (5, {"scheme": "seen_unseen", "index_shots": 3}, "'query_shots' .* must be a whole number from 1, found None"),
+        (
+            5,
+            {"scheme": "seen_unseen", "index_shots": 3},
+            "'query_shots' .* must be a whole number of at least 1, found None",
+        ),
         (5, {"scheme": "class_halves", "folds": 4}, "Unknown option 'folds' of split scheme 'class_halves'"),
         (5, {"scheme": "halves_by_super_label", "seed": 0}, "but class 0 has ''"),
         (
             5,
             {"scheme": "halves_by_super_label"},
-            "'seed' of split scheme 'halves_by_super_label' must be a whole number from 0",
+            "'seed' of split scheme 'halves_by_super_label' must be a whole number of at least 0",
         ),
     ],
 )
@@ -331,7 +336,7 @@ def test_super_categories_of_one_class_each():
 
 @pytest.mark.parametrize("scheme", ["class_halves", "seen_unseen"])
 def test_one_class_cannot_be_halved(scheme):
-    with pytest.raises(UserError, match="needs at least 2 classes, found 1"):
+    with pytest.raises(UserError, match="needs at least 2 classes, found 1: use more classes"):
         make_split([7] * 9, {"scheme": scheme, **({} if scheme == "class_halves" else SHOTS)})
 
 
@@ -384,3 +389,27 @@ def test_training_images_for_pair_distances(monkeypatch):
     classes, counts = np.unique(labels[shown], return_counts=True)
     assert list(classes) == [10, 23, 36, 49] and set(counts) == {5}
     assert list(splits.paired_training_images({"train": [7, 3]}, labels)) == [7, 3]
+
+
+@compares("split", studies=["recipe_2025"], tolerance="the same classes")
+@pytest.mark.parametrize(("classes", "percent", "trained"), [(10, 80, 4), (201, 80, 80), (196, 80, 78), (6, 34, 1)])
+def test_the_last_training_classes_validate(classes, percent, trained):
+    """int(0.8 · classes) of the training classes train, as in published programs; test classes are as before."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(classes), 2))
+    fold = only_fold(labels, {"scheme": "halves_with_validation", "train_percent": percent})
+    plain = only_fold(labels, {"scheme": "class_halves"})
+    assert list(fold["test"]) == list(plain["test"])
+    assert sorted([*fold["train"], *fold["val"]]) == list(plain["train"])
+    assert set(labels[fold["train"]]) == set(range(trained))
+    assert set(labels[fold["val"]]) == set(range(trained, classes // 2))
+
+
+def test_official_training_classes_validate():
+    labels = np.arange(12) // 2
+    roles = np.array(["train"] * 8 + ["query", "gallery"] * 2)
+    scheme = {"scheme": "official_with_validation", "train_percent": 50}
+    fold = make_split(labels, scheme, roles=roles)["folds"][0]
+    assert fold == {"train": [0, 1, 2, 3], "val": [4, 5, 6, 7], "query": [8, 10], "gallery": [9, 11]}
+    check_disjoint({"scheme": scheme, "folds": [fold]}, labels)
+    with pytest.raises(UserError, match=r"'train_percent' \(20\) must leave .* 4 training classes give 0 for training"):
+        make_split(labels, {**scheme, "train_percent": 20}, roles=roles)

@@ -4,6 +4,7 @@ import inspect
 import math
 import pickle
 import random
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from torchvision.transforms import v2
+from torchvision.transforms import RandAugment, v2
 from torchvision.transforms.v2 import functional
 
 from recheck import parts
@@ -72,6 +73,59 @@ def test_a_random_crop_is_the_resize_of_its_box():
         top, left, height, width = step.box(50, 70, seeded(seed))
         expected = functional.resized_crop(image, top, left, height, width, [24, 24], antialias=True)
         assert torch.equal(step(image, seeded(seed)), expected)
+
+
+@compares("transform", studies=["hyperbolic"], tolerance="equal to torchvision")
+def test_a_random_crop_can_be_bicubic():
+    step = transforms.RandomResizedCrop(size=24, scale=[0.2, 1], ratio=[0.75, 1.333], interpolation="bicubic")
+    image, mode = tensor(picture(50, 70)), v2.InterpolationMode.BICUBIC
+    for seed in range(5):
+        top, left, height, width = step.box(50, 70, seeded(seed))
+        expected = functional.resized_crop(image, top, left, height, width, [24, 24], mode, antialias=True)
+        assert torch.equal(step(image, seeded(seed)), expected)
+
+
+@compares("transform", studies=["recipe_2025"], tolerance="equal to torchvision")
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({}, {}),
+        (
+            {"operations": 3, "interpolation": "bilinear"},
+            {"num_ops": 3, "interpolation": v2.InterpolationMode.BILINEAR},
+        ),
+        ({"operations": 1, "magnitude": 30}, {"num_ops": 1, "magnitude": 30}),
+    ],
+)
+def test_rand_augment_is_torchvisions(options, arguments):
+    """Equal images from equal seeds; every step draws a new seed, and the global generator is left alone."""
+    image, peer = picture(30, 40), RandAugment(**arguments)
+    step = transforms.build([{"rand_augment": options}])
+    torch.manual_seed(5)
+    before, generator, seeds = torch.get_rng_state(), seeded(1), seeded(1)
+    different = 0
+    for _ in range(30):
+        made = step(image, generator)
+        assert torch.equal(torch.get_rng_state(), before)
+        torch.manual_seed(int(torch.randint(0, 2**63 - 1, (), generator=seeds)))
+        expected = np.array(peer(Image.fromarray(image)))
+        torch.set_rng_state(before)
+        assert made.dtype == torch.uint8 and np.array_equal(made.permute(1, 2, 0).numpy(), expected)
+        different += not np.array_equal(expected, image)
+    assert different > 15
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"operations": 0}, "'operations' of transform 'rand_augment' must be a whole number of at least 1, found 0."),
+        ({"magnitude": 31}, "'magnitude' of transform 'rand_augment' must be below 'bins' (31), found 31."),
+        ({"interpolation": "area"}, "Unknown interpolation 'area' of transform 'rand_augment'"),
+    ],
+)
+def test_wrong_settings_of_rand_augment(options, sentence):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        transforms.build([{"rand_augment": options}])
 
 
 @settings(max_examples=60)
@@ -190,8 +244,8 @@ def test_random_interpolations_are_equally_likely():
         ),
         ([{"center_crop": {"size": 0}}], "must be a whole number of pixels, found 0"),
         ([{"center_crop": 227}], "options of transform 'center_crop' must be keys, .* found 227"),
-        ([{"resize": {}}], "exactly one of the keys 'shorter' and 'exact'"),
-        ([{"resize": {"shorter": 3, "exact": [3, 3]}}], "exactly one of the keys 'shorter' and 'exact'"),
+        ([{"resize": {}}], "must have either 'shorter' or 'exact', found neither"),
+        ([{"resize": {"shorter": 3, "exact": [3, 3]}}], "must have either 'shorter' or 'exact', found both"),
         ([{"resize": {"exact": [3]}}], "'exact' of transform 'resize' must be two numbers above 0"),
         ([{"resize": {"shorter": 3, "interpolation": "bilinaer"}}], "did you mean 'bilinear'"),
         ([{"random_resized_crop": {"size": 3, "scale": [1, 0.5], "ratio": [1, 1]}}], r"'scale' .* found \[1, 0.5\]"),

@@ -149,7 +149,7 @@ def test_partitions_that_do_not_fit(monkeypatch, tmp_path):
         "SLURM: cpu: the partition is down, and pack would wait",
         "SLURM: gpu: the partition has no GPU, but these jobs ask for one: train, embed",
         "SLURM: gpu: the partition allows 720 minutes, but these jobs ask for more: train 1,440",
-        "SLURM: old: no such partition for embed; there are: cpu, gpu",
+        "SLURM: old: no such partition for embed; known: cpu, gpu",
     ]
 
 

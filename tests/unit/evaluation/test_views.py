@@ -225,10 +225,10 @@ def test_embeddings_of_a_test_set_come_from_the_roles_of_the_split(tmp_path):
     result = read_test_set(path, split)
     assert result.images.tolist() == [4, 1, 2, 3, 5] and result.gallery == 3
     np.testing.assert_array_equal(result.embeddings, rows)
-    np.testing.assert_array_equal(read_test_set(path, split, best_on_test=True).embeddings, rows)
+    np.testing.assert_array_equal(read_test_set(path, split, "best_on_test").embeddings, rows)
     best = {f"best_on_test/{role}": -piece for role, piece in (("query", rows[:2]), ("gallery", rows[2:]))}
     write_embeddings(path, {"query": rows[:2], "gallery": rows[2:], **best})
     np.testing.assert_array_equal(read_test_set(path, split).embeddings, rows)
-    np.testing.assert_array_equal(read_test_set(path, split, best_on_test=True).embeddings, -rows)
+    np.testing.assert_array_equal(read_test_set(path, split, "best_on_test").embeddings, -rows)
     with pytest.raises(UserError, match="has no embeddings of 'test': delete it and run again"):
         read_test_set(path, {"test": np.arange(5)})

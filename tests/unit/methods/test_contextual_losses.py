@@ -383,7 +383,7 @@ def test_the_miner_of_the_triplet_row_handles_a_single_class():
     [
         (
             {"class": "ContextualLoss", "k": 1},
-            "'k' of the contextual similarity must be a whole number from 2, found 1",
+            "'k' of the contextual similarity must be a whole number of at least 2, found 1",
         ),
         ({"class": "ContextualLoss", "k": 4, "variant": 11}, "must be a whole number from 0 to 10, found 11"),
         ({"class": "ContextualLoss", "k": 4, "step": "sigmoidal"}, "did you mean 'sigmoid'"),
@@ -394,8 +394,8 @@ def test_the_miner_of_the_triplet_row_handles_a_single_class():
         ({"class": "ContextualLoss"}, "k"),
         (HYBRID | {"lam": 0.4}, "Unknown argument 'lam'"),
         (HYBRID | {"w_contxt": 0.4}, "did you mean 'w_context'"),
-        (HYBRID | {"k": 4.0}, "must be a whole number from 2, found 4.0"),
-        (HYBRID | {"eps": -0.1}, "'eps' of the contextual similarity must be a number from 0, found -0.1"),
+        (HYBRID | {"k": 4.0}, "must be a whole number of at least 2, found 4.0"),
+        (HYBRID | {"eps": -0.1}, "'eps' of the contextual similarity must be a number of at least 0, found -0.1"),
         (HYBRID | {"variant": True}, "must be a whole number from 0 to 10, found True"),
         (HYBRID | {"expansion": "no"}, "Unknown value 'no' for 'expansion' of the contextual similarity"),
         (
@@ -405,9 +405,12 @@ def test_the_miner_of_the_triplet_row_handles_a_single_class():
         (HYBRID | {"w_reg": "0,1"}, "'w_reg' of the loss 'HybridLoss' must be a number"),
         (HYBRID | {"target": None}, "'target' of the loss 'SimilarityRegulariser' must be a number"),
         (HYBRID | {"pos_margin": "x"}, "'pos_margin' of the loss 'HybridLoss' must be a number"),
-        ({"class": "SoftBinAPLoss", "bins": 1}, "'bins' of the loss 'SoftBinAPLoss' must be a whole number from 2"),
+        (
+            {"class": "SoftBinAPLoss", "bins": 1},
+            "'bins' of the loss 'SoftBinAPLoss' must be a whole number of at least 2",
+        ),
         ({"class": "ContextualSmoothAPLoss", "temperature": 0}, "must be a number above 0, found 0"),
-        ({"class": "ExtraProxyNCALoss", "extra_proxies": -1}, "must be a whole number from 0, found -1"),
+        ({"class": "ExtraProxyNCALoss", "extra_proxies": -1}, "must be a whole number of at least 0, found -1"),
     ],
 )
 def test_mistakes_are_named(spec, sentence):

@@ -19,7 +19,7 @@ INATURALIST = [85, 71, 77, 743, 171, 1263, 123, 85, 2136, 92, 157]
 
 @pytest.fixture(scope="module")
 def labels():
-    """Of the published training images."""
+    """Labels of the published training images, by dataset."""
     with np.load(ROOT / "tests/support/datasets/contextual_class_counts.npz") as counts:
         return {name: np.repeat(np.arange(len(of_class)), of_class) for name, of_class in counts.items()}
 
@@ -185,24 +185,28 @@ def test_half_batches_go_through_all_classes_of_a_super_class():
         (
             {"class": "BalancedRounds", "batch": 8, "classes": -3},
             None,
-            "'classes' of .* must be a whole number from 1, found -3",
+            "'classes' of .* must be a whole number of at least 1, found -3",
         ),
-        ({"class": "BalancedRounds", "batch": 0}, None, "'batch' of .* must be a whole number from 1, found 0"),
-        ({"class": "BalancedRounds", "batch": 8.0}, None, "'batch' of .* must be a whole number from 1, found 8.0"),
+        ({"class": "BalancedRounds", "batch": 0}, None, "'batch' of .* must be a whole number of at least 1, found 0"),
+        (
+            {"class": "BalancedRounds", "batch": 8.0},
+            None,
+            "'batch' of .* must be a whole number of at least 1, found 8.0",
+        ),
         (
             {"class": "RandomClassGroups", "batch": 8, "tries": "x"},
             None,
-            "'tries' of .* must be a whole number from 1, found 'x'",
+            "'tries' of .* must be a whole number of at least 1, found 'x'",
         ),
         (
             {"class": "RandomClassGroups", "batch": 8, "tries": 2, "cap": 0},
             None,
-            "'cap' of .* must be a whole number from 1, found 0",
+            "'cap' of .* must be a whole number of at least 1, found 0",
         ),
         (
             {"class": "Hierarchical", "batch": 16, "batches": -1},
             np.arange(30) // 15,
-            "'batches' of .* must be a whole number from 1, found -1",
+            "'batches' of .* must be a whole number of at least 1, found -1",
         ),
     ],
 )

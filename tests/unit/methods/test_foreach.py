@@ -38,7 +38,7 @@ def parameters():
 
 
 def step_together(optimiser):
-    """The step of a GPU."""
+    """Step all parameters of a group together, as on a GPU."""
     with torch.no_grad():
         for group in optimiser.param_groups:
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:

@@ -17,6 +17,7 @@ from recheck.methods.mxnet_adam import MXNetAdam
 from recheck.methods.optimisers import build_optimisers, build_schedulers
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.shuffled import Shuffled
+from recheck.tuning.seeds import trial_seed
 
 
 def labels_of(counts):
@@ -112,7 +113,7 @@ def test_episodes_are_supports_then_queries():
     ("spec", "counts", "sentence"),
     [
         (BALANCED, [5, 5, 4, 5], r"give only 19 images: lower 'sampler.batch' \(20\)"),
-        (BALANCED | {"per_class": 0}, [9] * 9, "'per_class' of .* must be a whole number from 1, found 0"),
+        (BALANCED | {"per_class": 0}, [9] * 9, "'per_class' of .* must be a whole number of at least 1, found 0"),
         (PAIRS, [1, 2, 2, 2], "needs 4 classes, one per pair, but only 3 training classes have two images"),
         (PAIRS | {"batch": 7}, [9] * 9, "'sampler.batch' must be even, found 7"),
         (PAIRS | {"same_image": 2}, [9] * 9, "probability from 0 to 1, found 2"),
@@ -243,9 +244,9 @@ def test_a_factor_scales_the_default_rate_too():
     ("options", "sentence"),
     [
         ({"lr_factors": {"Conv3d": 1}}, "Unknown class 'Conv3d' in .* that class; did you mean 'Conv2d'"),
-        ({"lr_factors": {"Conv2d": "a"}}, "must be a number from 0, found 'a'"),
+        ({"lr_factors": {"Conv2d": "a"}}, "must be a number of at least 0, found 'a'"),
         ({"clip": -1}, "'clip' above 0 or null, found .* clip -1"),
-        ({"betas": [0.9]}, "must be two numbers from 0 and below 1"),
+        ({"betas": [0.9]}, "must be two numbers of at least 0 and below 1"),
         ({"epsilon": 1}, "Unknown argument 'epsilon' of net optimiser 'MXNetAdam'"),
     ],
 )
@@ -263,3 +264,10 @@ def test_meta_classes_of_members_are_independent():
     assert relabel(np.array([3, 3, 99]), made, 7).tolist() == [made[7, 3], made[7, 3], made[7, 99]]
     with pytest.raises(UserError, match=r"'relabel\.count', .* must be at least 2, found 1"):
         mapping(5, 3, 1, 10)
+
+
+def test_trials_of_a_search_have_meta_classes_too():
+    """Their seeds are larger than numpy's legacy generator takes."""
+    seed = trial_seed(0, 0)
+    assert seed > 2**32
+    assert (mapping(seed, 3, 8, 50) == mapping(seed % 2**32, 3, 8, 50)).all()

@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 
 from recheck.errors import UserError
 from recheck.models.backbones import NAMED, build_backbone
-from recheck.models.embedding import EmbeddingModel, load_model, save_model
+from recheck.models.embedding import EmbeddingModel, FeaturesToo, load_model, save_model
+from recheck.models.tensors import fit
 from recheck.names import BACKBONES
 
 pytestmark = pytest.mark.slow
@@ -46,6 +47,44 @@ def test_efficientnet_lite0_equals_the_network_its_weights_come_from(size):
         expected = peer.extract_features((images.float() - 127) / 128).mean((2, 3))
         result = model(images)
     assert result.shape == (2, 1280)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_efficientnet_lite2_equals_the_network_of_the_package_that_published_its_weights():
+    """With the same random weights, because the published ones are not installed; the package pads for 260 pixels."""
+    from efficientnet_lite_pytorch import EfficientNet
+
+    torch.manual_seed(0)
+    peer = EfficientNet.from_name("efficientnet-lite2").eval()
+    for module in peer.modules():
+        if isinstance(module, torch.nn.Conv2d):  # strong enough that the output is not 0
+            torch.nn.init.kaiming_normal_(module.weight)
+    network = build_backbone({"name": "efficientnet_lite2", "weights": "none"}).network.eval()
+    fit(network, peer.state_dict(), "Backbone weights")
+    images = torch.randn(1, 3, 260, 260)
+    with torch.inference_mode():
+        expected = peer.extract_features(images).mean((2, 3))
+        result = network(images)
+    assert result.std() > 0.1
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mobilenet_v2_equals_torchvisions():
+    """With the same random weights: both networks have the same tensors in the same order, under other names."""
+    from torchvision.models import mobilenet_v2
+
+    torch.manual_seed(0)
+    peer = mobilenet_v2().eval()
+    peer.classifier = torch.nn.Identity()
+    for module in peer.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            torch.nn.init.kaiming_normal_(module.weight)
+    network = build_backbone({"name": "mobilenet_v2", "weights": "none"}).network.eval()
+    network.load_state_dict(dict(zip(network.state_dict(), peer.state_dict().values(), strict=True)))
+    images = torch.randn(2, 3, 64, 64)
+    with torch.inference_mode():
+        expected, result = peer(images), network(images)
+    assert result.std() > 0.1
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -96,13 +135,13 @@ def test_a_checkpoint_with_other_settings_is_refused(tmp_path):
     model = EmbeddingModel(SMALL)
     save_model(tmp_path / "model.safetensors", model.state_dict(), SMALL, DATA)
     other = {**SMALL, "batch_norm": "frozen"}
-    with pytest.raises(UserError, match="other 'model' settings"):
+    with pytest.raises(UserError, match="different 'model' settings"):
         load_model(tmp_path / "model.safetensors", other, DATA, torch.device("cpu"))
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     save_model(tmp_path / "model.safetensors", EmbeddingModel(SMALL).state_dict(), SMALL, DATA)
-    with pytest.raises(UserError, match="another split or other images"):
+    with pytest.raises(UserError, match="a different split or on different images"):
         load_model(tmp_path / "model.safetensors", SMALL, {**DATA, "pixels": "c"}, torch.device("cpu"))
 
 
@@ -118,7 +157,7 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, keep):
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"name": "efficientnet_lite"}, "did you mean 'efficientnet_lite0'"),
+        ({"name": "eficientnet_lite0"}, "did you mean 'efficientnet_lite0'"),
         ({"name": "timm/test_resnett"}, "did you mean 'test_resnet'"),
         ({"name": "timm/test_resnet", "weights": "no/such.safetensors"}, "no/such.safetensors' do not exist"),
         ({"name": "timm/test_resnet", "weights": "no/such.pth"}, "no/such.pth' do not exist"),
@@ -153,7 +192,7 @@ def test_user_backbones_can_use_bgr(tmp_path, monkeypatch):
     assert EmbeddingModel(spec)(pixel).tolist() == [[29, 18, 3.5]]
     with pytest.raises(UserError, match="'rgb' or 'bgr', found 'gbr'"):
         build_backbone({"name": "own_bgr:build", "options": {"order": "gbr"}})
-    with pytest.raises(UserError, match="needs a backbone with a convolution, and 'own_bgr:build' has none"):
+    with pytest.raises(UserError, match="needs a backbone with a convolution, but 'own_bgr:build' has none"):
         EmbeddingModel({**spec, "channel_dropout": 0.1})
 
 
@@ -357,7 +396,7 @@ def test_frozen_affine_trains_nothing_of_batch_norm():
     assert rest and all(parameter.grad is not None for parameter in rest)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "bn_inception", "efficientnet_b0", "efficientnet_lite0"])
+@pytest.mark.parametrize("name", ["resnet50", "bn_inception", "efficientnet_b0", "efficientnet_lite0", "mobilenet_v2"])
 def test_pooling_replaces_that_of_the_network(name):
     """Compared with the map before the pooling, whose mean is the network's output without the key."""
     images = torch.randint(0, 256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
@@ -405,6 +444,26 @@ def test_a_frozen_backbone_behaves_in_training_as_in_evaluation():
     assert torch.equal(trained, model.eval()(images))
 
 
+def test_named_parts_of_a_backbone_can_be_frozen():
+    def built(frozen):
+        return EmbeddingModel({**SMALL, "backbone": {**SMALL["backbone"], "frozen": frozen}}).train()
+
+    whole = EmbeddingModel(SMALL).backbone
+    part = next(name for name, module in whole.named_children() if list(module.parameters()))
+    single = [name for name, _ in whole.named_parameters()][-1]
+    model = built([part, single])
+    trained = {name for name, weight in model.backbone.named_parameters() if weight.requires_grad}
+    every = {name for name, _ in model.backbone.named_parameters()}
+    assert trained == {name for name in every if not name.startswith(f"{part}.") and name != single}
+    assert trained and trained < every
+    assert model.backbone.training and not model.backbone.get_submodule(part).training
+    with pytest.raises(
+        UserError, match=r"^'model\.backbone\.frozen' names 'patch_embd', which the backbone does not have; "
+    ):
+        built(["patch_embd"])
+    assert not any(weight.requires_grad for weight in built(True).backbone.parameters())
+
+
 def test_input_scale_can_reproduce_inputs_scaled_twice():
     once, twice = (
         EmbeddingModel({**SMALL, "backbone": {**SMALL["backbone"], **each}}).eval()
@@ -435,3 +494,16 @@ def test_the_trained_weights_are_evaluated(tmp_path):
 
 def test_every_listed_backbone_can_be_built_and_no_other():
     assert sorted(NAMED) == sorted(BACKBONES)
+
+
+def test_features_and_embeddings_come_from_one_pass():
+    model = EmbeddingModel(SMALL).eval()
+    images = torch.randint(0, 256, (3, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    passes = []
+    model.backbone.register_forward_hook(lambda module, inputs, output: passes.append(output))
+    with torch.inference_mode():
+        rows = FeaturesToo(model)(images)
+        assert len(passes) == 1
+        assert torch.equal(rows[:, : model.features], passes[0])
+        assert torch.equal(rows[:, -model.dim :], model(images))
+    assert rows.shape == (3, model.features + model.dim)

@@ -139,7 +139,7 @@ def test_other_content_is_described(tmp_path, content, sentence):
 def test_tensors_without_ordinary_numbers_are_named(tmp_path, kind):
     torch.save({"fine": torch.ones(1), "odd": hostile_pickles.unusual_tensors()[kind]}, tmp_path / "a.pth")
     with pytest.raises(
-        UserError, match=r"a\.pth' have an unusual tensor 'odd' \(.*\), expected one with ordinary numbers"
+        UserError, match=r"a\.pth' contain the tensor 'odd' \(.*\), expected a tensor of ordinary numbers"
     ):
         read_tensors(tmp_path / "a.pth", WHAT)
 
@@ -171,7 +171,7 @@ def test_odd_names_do_not_spoil_the_message(tmp_path):
             ),
             "has too many modules, or modules that contain each other",
         ),
-        # the same, with many parts that have no tensor in the innermost one, or with a long name
+        # the same, with many entries without a tensor in the innermost module, or with a long name
         *(
             (
                 hostile_pickles.module(**{name: many})

@@ -1,17 +1,25 @@
 """The registry of weights: the file of each backbone, its verification, and the normalisation of images."""
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 import yaml
+from safetensors.torch import save_file
+from timm.models.vision_transformer import VisionTransformer
 
 from recheck.data import description
 from recheck.errors import UserError
+from recheck.models import backbones
 from recheck.models.backbones import NAMED, build_backbone
 from recheck.models.embedding import EmbeddingModel
+from recheck.models.tensors import fit, read_tensors
+from recheck.models.unicom import UNICOM, Unicom
 from recheck.study.yaml import names_in
+from support.fidelity import compares
 from support.project import ROOT
 
 pytestmark = pytest.mark.slow
@@ -21,6 +29,8 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 NORMALISED = {
     "bn_inception": ((128 / 255, 117 / 255, 104 / 255), (1 / 255,) * 3, "bgr"),
     "efficientnet_lite0": ((127 / 255,) * 3, (128 / 255,) * 3, "rgb"),
+    "efficientnet_lite2": ((127 / 255,) * 3, (128 / 255,) * 3, "rgb"),
+    "mobilenet_v2": (*IMAGENET, "rgb"),
     "resnet50": (*IMAGENET, "rgb"),
     "efficientnet_b0": (*IMAGENET, "rgb"),
     "timm/test_vit": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), "rgb"),
@@ -34,7 +44,7 @@ def registry():
 
 
 def test_every_named_backbone_is_tested():
-    assert set(NAMED) == {name for name in NORMALISED if not name.startswith("timm/")}
+    assert set(NAMED) - set(UNICOM) == {name for name in NORMALISED if not name.startswith("timm/")}
 
 
 @pytest.mark.parametrize("name", NORMALISED)
@@ -166,8 +176,14 @@ def test_a_users_entry(tmp_path):
         ({"file": {"sha256": None, "size": 3}}, "file 'mine.pth' must have 'sha256' and must not have 'extract'"),
         ({"file": {"sha256": None}}, "has no 'sha256', 'md5' or 'size' to verify it"),
         ({"file": {"extract": "."}}, "must have 'sha256' and must not have 'extract'"),
-        ({"file": {"path": "mine.tar"}}, "the suffix of 'mine.tar' must be one of .safetensors, .pth, .pt"),
-        ({"weights": "other"}, "already has this combination of backbone and weights, or this file"),
+        (
+            {"file": {"path": "mine.tar"}},
+            "the weights file 'mine.tar' must have one of the suffixes .safetensors, .pth, .pt",
+        ),
+        (
+            {"weights": "other"},
+            "already describes these weights of this backbone, or this file; remove one of the two descriptions",
+        ),
     ],
 )
 def test_a_mistake_in_an_entry_is_one_sentence(tmp_path, changes, sentence):
@@ -212,3 +228,100 @@ def test_timm_without_a_hub_says_what_to_do(monkeypatch, tmp_path):
     assert "(https://huggingface.co/timm/vit_small_patch14_dinov2.lvd142m)" in str(caught.value)
     assert "download model.safetensors and name that file in 'weights'" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub with one file: weights of timm's small transformer for images of 160 pixels, with a classifier."""
+    torch.manual_seed(3)
+    network = timm.create_model("test_vit", pretrained=False)
+    asked = []
+
+    def file(repository, name):
+        asked.append((repository, name))
+        save_file(network.state_dict(), tmp_path / name)
+        return str(tmp_path / name)
+
+    monkeypatch.setattr(backbones, "hub_file", file)
+    return network, asked, tmp_path / "model.safetensors"
+
+
+@pytest.mark.parametrize("side", [160, 96])
+def test_timms_weights_by_name_are_loaded_and_their_hash_is_recorded(hub, side):
+    """Position embeddings of another size of images are interpolated by timm, and the classifier is left out."""
+    network, asked, path = hub
+    spec = {"name": "timm/test_vit", "weights": "pretrained", "options": {"img_size": side}}
+    built = build_backbone(spec)
+    assert asked == [("timm/test_vit.r160_in1k", "model.safetensors")]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert built.weights == {"file": "timm/test_vit.r160_in1k/model.safetensors", "sha256": digest}
+    model = EmbeddingModel({"backbone": spec, "head": {"class": "Identity"}})
+    assert model.weights_file == built.weights
+    expected = dict(network.state_dict())
+    if side != 160:
+        tokens = (side // 16,) * 2
+        expected["pos_embed"] = timm.layers.resample_abs_pos_embed(expected["pos_embed"], tokens, verbose=False)
+    for name, tensor in built.network.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_users_file_for_another_size_of_images_is_converted_by_timm(hub):
+    network, _, path = hub
+    save_file(network.state_dict(), path)
+    spec = {"name": "timm/test_vit", "weights": str(path), "options": {"img_size": 96}}
+    by_name, by_file = build_backbone({**spec, "weights": "pretrained"}), build_backbone(spec)
+    assert by_file.weights == {"file": path.name, "sha256": by_name.weights["sha256"]}
+    for name, tensor in by_name.network.state_dict().items():
+        assert torch.equal(by_file.network.state_dict()[name], tensor), name
+    wrong = {key: value for key, value in network.state_dict().items() if key != "norm.weight"}
+    save_file(wrong, path)
+    with pytest.raises(UserError, match=r"do not fit the network: its tensor 'norm\.weight' is missing"):
+        build_backbone(spec)
+
+
+@compares(
+    "network",
+    studies=["frozen"],
+    parts=["unicom_b32", "unicom_b16", "unicom_l14", "unicom_l14_336"],
+    tolerance="1e-10 to timm's layers",
+)
+def test_unicom_is_timms_transformer_with_its_own_last_layers(tmp_path):
+    """Compared in evaluation mode, from one file in half precision, as the authors' release is."""
+    torch.manual_seed(0)
+    sizes = {"side": 32, "patch": 8, "width": 24, "depth": 2, "heads": 3, "dim": 10}
+    network = Unicom(**sizes).double().eval()
+    with torch.no_grad():
+        for tensor in network.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.rand_like(tensor) + 0.1 if tensor.ndim == 1 else torch.randn_like(tensor) / 4)
+    peer = VisionTransformer(
+        img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, qkv_bias=False, class_token=False,
+        global_pool="", num_classes=0, act_layer=torch.nn.ReLU6, norm_layer=partial(torch.nn.LayerNorm, eps=1e-5),
+    ).double().eval()  # fmt: skip
+    shared = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith("feature.")}
+    peer.load_state_dict(shared)
+    images = torch.randn(3, 3, 32, 32, dtype=torch.float64)
+    expected = network.feature(peer(images).reshape(3, -1))
+    torch.testing.assert_close(network(images), expected, rtol=1e-10, atol=1e-10)
+    half = network.half().state_dict()
+    torch.save({f"module.{name}": tensor for name, tensor in half.items()}, tmp_path / "u.pt")
+    loaded = Unicom(**sizes)
+    fit(loaded, read_tensors(tmp_path / "u.pt", "Weights"), "Weights")
+    torch.testing.assert_close(loaded.eval()(images.float()), expected.float(), rtol=0.05, atol=0.05)
+
+
+def test_unicom_weights_are_files_that_the_user_brings():
+    weights = description.load_weights(names_in([ROOT / "config/weights"]))
+    clip = timm.get_pretrained_cfg("vit_base_patch16_clip_224.openai")  # the same normalisation
+    for name, sizes in UNICOM.items():
+        backbone = {"name": name, "weights": "unicom"}
+        found = description.with_weights({"model": {"backbone": backbone}}, weights, "resources/weights", "here")
+        assert found["model"]["backbone"]["weights"].startswith("resources/weights/unicom/FP16-ViT-")
+        assert len(found["model"]["backbone"]["sha256"]) == 64
+        assert [*weights[name, "unicom"].entry["from"][0]] == ["manual"]
+        with torch.device("meta"):
+            built = NAMED[name]({}, False)
+            assert built.features == sizes["dim"]
+            scaled = [[value / 255 for value in triple] for triple in (built.mean, built.std)]
+            assert scaled == [pytest.approx(triple) for triple in (clip.mean, clip.std)]
+            assert built.network(torch.empty(2, 3, sizes["side"], sizes["side"])).shape == (2, sizes["dim"])

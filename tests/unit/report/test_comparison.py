@@ -7,7 +7,6 @@ from itertools import pairwise, product
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from recheck.files import write_json
 from recheck.report import comparison
@@ -39,7 +38,7 @@ def measured(labels=LABELS, seeds=7, folds=2, missing=(), step=0.02, **changes):
 
 def drawn(inputs, folder):
     figure = all_figures()["differences"].draw(inputs, folder / "a.png", folder / "a.svg")
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     return figure
 
 
@@ -138,6 +137,7 @@ def test_one_seed_gives_a_sentence_instead_of_a_matrix(tmp_path):
 def test_the_caption_says_what_few_seeds_cannot_show():
     three = all_figures()["differences"].describe(facts(LABELS, seeds=3))
     assert (
-        "3 seeds are too few for p ≤ 0.05: the smallest possible p is 0.25, and the interval holds with 75 %." in three
+        "3 seeds are too few for p ≤ 0.05: the smallest possible p is 0.25, and the confidence of the "
+        "interval is only 75 %." in three
     )
     assert "too few" not in all_figures()["differences"].describe(facts(LABELS, seeds=6))

@@ -63,7 +63,7 @@ def test_the_report_has_ranges_sums_and_assumptions():
     assert re.search(r"\| all datasets +\| 2,190 \| .* \| +≥ 11\.5 GiB \| +179–7,788 \| .* \| +4,956 \|", text)
     for sentence in (
         "- Hours are for NVIDIA A100 40 GB at 40 % of 19.5 TFLOP/s in float32 (config/gpus.yaml; a guess",
-        "- A range is from a run that never gets better than at its start",
+        "- The lower end of a range is a run that never improves, so that early stopping ends it",
         "also builds mlrc_pretrained; their cost is in their own reports.",
         "Images per fold: about 4,398 train, 1,466 val, 5,924 test. Downloads: 1.15 GB. Packed images: shorter256 "
         "about 3.09 GB.",
@@ -149,7 +149,7 @@ def test_finished_runs_replace_the_assumed_speed_and_are_compared_with_it(finish
     text = markdown(document)
     assert re.search(r"\| Triplet +\| cub200 +\| +3 of 40 \| +200 \| +0\.017 \| +0\.0082 \| +2\.09 \| ", text)
     assert "Hours of 57 of 57 rows use the speed of finished runs instead: 1 their own" in text
-    assert "Runs on another device than NVIDIA A100 40 GB are not compared" in text
+    assert "Runs on devices other than NVIDIA A100 40 GB are not compared" in text
     assert "Runs that were copied from another study have no hours." in text
     assert row_of(document, "cub200", "snr")["finished"] == 0
 

@@ -1,22 +1,24 @@
 """Average ranks over datasets: values from tables, and the diagram. All numbers here are made up."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from recheck.files import write_json
 from recheck.report import page, tables
-from recheck.report.figures import critical_difference, study_figures
+from recheck.report.figures import all_figures, critical_difference, study_figures
 from recheck.report.inputs import StudyInputs
 from recheck.report.results import EVALUATION_COLUMNS, summarise
+from recheck.statistics.ranks import critical_difference as critical
 from recheck.statistics.ranks import ranking
 from support.report_facts import facts
 
 LABELS = {name: name.title() for name in ("arcface", "cosface", "margin", "triplet")}
 FIGURE = study_figures()["critical_difference"]
+SEED_RANKS = all_figures()["seed_ranks"]
 
 
 def quotes(names=LABELS):
@@ -41,7 +43,7 @@ def study(missing=(), datasets=("birds", "cars"), quoted=(), scope="all"):
 
 def drawn(inputs, folder):
     figure = FIGURE.draw(inputs, folder / "a.png", folder / "a.svg")
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     return figure
 
 
@@ -90,7 +92,7 @@ def test_labels_do_not_touch_and_bars_join_the_groups(tmp_path, datasets, method
     values = random.normal(size=(datasets, methods)) - 6 * np.arange(methods) / methods
     frame = pd.DataFrame(values, columns=[f"Method {number} of a family" for number in range(methods)])
     figure = critical_difference.draw([("R@1", frame)], published=False, png=tmp_path / "a.png", svg=tmp_path / "a.svg")
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     axis = figure.axes[0]
     boxes = [text.get_window_extent() for text in axis.texts]
     touching = [(a, b) for a, one in enumerate(boxes) for b, two in enumerate(boxes[:a]) if one.overlaps(two)]
@@ -134,3 +136,39 @@ def test_the_page_has_a_section_for_all_datasets(tmp_path):
 def test_the_caption_names_the_datasets():
     text = FIGURE.describe(study().facts)
     assert text.endswith("The datasets are birds, cars.") and "critical difference" in text
+
+
+def one_dataset(seeds, values):
+    """The inputs of one dataset; ``values`` maps methods to one value per seed."""
+    about = facts(LABELS, dataset="birds", seeds=seeds)
+    rows = [
+        ["birds", name, seed, view, 128, "MAP@R", value]
+        for name, of_seeds in values.items()
+        for seed, value in enumerate(of_seeds)
+        for view in about["views"]
+    ]
+    frame = pd.DataFrame(rows, columns=EVALUATION_COLUMNS)
+    return SimpleNamespace(facts=about, evaluations=frame, summary=summarise(frame), labels=LABELS)
+
+
+def test_seeds_of_one_dataset_are_ranked_like_datasets(tmp_path):
+    values = {"arcface": [0.5, 0.6, 0.4], "cosface": [0.4, 0.7, 0.3], "margin": [0.3, 0.5, 0.2], "triplet": [0.2, 0.1]}
+    figure = SEED_RANKS.draw(one_dataset(3, values), tmp_path / "a.png", tmp_path / "a.svg")
+    assert figure.axes[0].get_title().startswith("MAP@R, ") and "3 seeds, Friedman" in figure.axes[0].get_title()
+    shown = texts(figure.axes[0])
+    assert {"Arcface  1.33", "Cosface  1.67", "3.00  Margin"} <= set(shown)
+    assert "not ranked, without a value on every seed: Triplet" in shown
+
+
+@pytest.mark.parametrize(("seeds", "applies"), [(1, False), (2, False), (3, True)])
+def test_ranks_over_seeds_need_three_seeds(seeds, applies):
+    assert SEED_RANKS.applies(facts(LABELS, dataset="birds", seeds=seeds)) == applies
+    few = list(LABELS)[:2]
+    assert not SEED_RANKS.applies(facts({name: LABELS[name] for name in few}, dataset="birds", seeds=seeds))
+
+
+def test_two_seeds_never_separate_two_methods():
+    """The reason for the least number of seeds."""
+    for methods in (3, 10, 50, 200):
+        assert critical(methods, 2) > methods - 1
+    assert critical(50, 3) < 49

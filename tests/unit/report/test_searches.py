@@ -198,5 +198,5 @@ def test_damaged_files_end_in_one_sentence(tmp_path):
     (folder / "importance.json").write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match=r"importance\.json has no 'importance'\. Delete it"):
         searches.read_importances([folder / "importance.json"])
-    with pytest.raises(UserError, match=r"trials\.csv lacks the column 'round'\. Delete it"):
+    with pytest.raises(UserError, match=r"trials\.csv has no column 'round'\. Delete it"):
         searches.read_trials([folder / "trials.csv"])

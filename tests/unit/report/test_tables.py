@@ -404,6 +404,10 @@ def test_split_facts_of_queries_and_a_gallery():
     assert caption.about_sizes("shop", sizes)[0] == (
         "shop: 2 queries of 2 classes, all unseen in training. Each query searches 3 gallery images."
     )
+    assert caption.about_sizes("shop", sizes)[-1] == "Trained on 2 images of 1 classes."
+    assert caption.about_sizes("shop", sizes, trained=False) == [
+        "shop: 2 queries of 2 classes. Each query searches 3 gallery images."
+    ]
     assert results.test_images(split).tolist() == [2, 4]
 
 

@@ -172,7 +172,7 @@ def test_all_pairs_are_those_compared_one_by_one(monkeypatch):
 
 
 def test_the_stored_comparisons_are_up_to_date():
-    """They are what the browser must compute too."""
+    """The browser must compute the same numbers."""
     command = paired_vectors.__doc__.splitlines()[-2]
     assert json.loads(paired_vectors.FILE.read_text(encoding="utf-8")) == paired_vectors.document(), f"run {command}"
 

@@ -27,7 +27,7 @@ def catalogue(tmp_path):
         paths = {path.stem: path for path in sorted((tmp_path / "studies").glob("*.yaml"))}
         return Catalogue(
             Files(paths, FILES.methods),
-            tmp_path / "published",
+            [tmp_path / "published"],
             chosen,
             weights_of,
             lambda dataset, source: SimpleNamespace(title=dataset),
@@ -184,7 +184,7 @@ def test_every_shipped_study_can_be_shown_in_every_scope():
     datasets = names_in([ROOT / "config/datasets"])
     made = Catalogue(
         FILES,
-        ROOT / "resources/published",
+        [ROOT / "resources/published"],
         {},
         weights_of,
         lambda name, source: load_dataset(name, datasets, source),

@@ -16,6 +16,11 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
+        (
+            "evaluation:\n",
+            "evaluation:\n    curvature: 0.1\n",
+            "'evaluation.curvature' cannot be combined with 'reduction'. Remove one of them.",
+        ),
         ("seeds: [0]", "sedes: [0]", "unknown key 'sedes'; did you mean 'seeds'?"),
         ("seeds: [0]", "seeds: [zero]", "'seeds.0' must be a whole number, found 'zero'"),
         ("seeds: [0]", "seeds: [0, 0]", "'seeds'"),
@@ -25,7 +30,7 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         ("views: [concatenated, separated]", "views: []", "'views' must not be empty."),
         ("lr: 0.001", "lr: fast", "'protocol.optimisers.backbone.lr' must be a number, found 'fast'"),
         ("lr: 0.001", "lr: -0.1", "'protocol.optimisers.backbone.lr' must be at least 0, found -0.1."),
-        ("dim: 16", "dim: 0", "'model.head.dim' must be a whole number from 1, found 0"),
+        ("dim: 16", "dim: 0", "'model.head.dim' must be a whole number of at least 1, found 0"),
         ("name: efficientnet_lite0", "name: efficientnet_lite", "Unknown backbone 'efficientnet_lite'; did you mean"),
         ("weights: imagenet", "weights: mine.pt", "'model.backbone.weights' is 'mine.pt', but there is no such file."),
         ("- center_crop:", "- centre_crop:", "unknown key 'centre_crop' in 'protocol.transforms.eval.0'; did you mean"),
@@ -67,6 +72,11 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
             LOSS,
             "loss: {class: WithinPairLoss, sharpness: 32, loss: {class: TripletMarginLoss}}",
             "the loss 'WithinPairLoss' needs several views of each image. Add 'forward: {class: MultiView, …}'",
+        ),
+        (
+            LOSS,
+            f"loss: {{class: HistogramLoss}}\n    {TWO_VIEWS}",
+            "the loss 'HistogramLoss' takes one view of each image. Wrap it in '{class: WithinPairLoss, loss: …}'",
         ),
         (
             LOSS,

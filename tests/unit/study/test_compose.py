@@ -470,7 +470,8 @@ def test_every_new_name_of_a_renamed_key_exists():
 
 def test_settings_are_annotated_with_their_readers():
     of_parts = ("transforms", "model", "sampler", "relabel", "forward", "loss", "miner", "optimisers", "lr_schedule")
-    assert schema.settings_used_by("training") == (*of_parts, "schedule", "selection", "precision", "compile")
+    others = ("clip_gradient_norm", "schedule", "selection", "precision", "loss_scale", "compile")
+    assert schema.settings_used_by("training") == (*of_parts, *others)
     assert schema.settings_used_by("released") == ("transforms", "model", "sampler", "precision")
     assert schema.settings_used_by("evaluation") == ("evaluation", "reduction")
     settings = schema._schema("study.schema.yaml").contents["$defs"]["settings"]["properties"]

@@ -1,6 +1,7 @@
-"""The workflow can read the YAML examples of config/README.md, README.md and docs/."""
+"""The workflow can read the studies, methods and datasets that the manual shows."""
 
 import re
+from itertools import groupby
 
 import pytest
 
@@ -9,14 +10,14 @@ from recheck.study.checks import check_study
 from recheck.study.compose import Files, compose
 from recheck.study.model import load_study
 from recheck.study.yaml import names_in
+from support import pages
 from support.project import ROOT
 from support.studies import FILES, weights_of
 
-STUDY_PAGES = ("docs/mlrc.md", "docs/tuning.md", "docs/unbiased.md", "docs/contextual.md", "docs/calibration.md")
 KINDS = ("studies", "methods", "datasets")
-FILE = re.compile(rf"# config/({'|'.join(KINDS)})/(\w+)\.yaml\n(.*)", re.DOTALL)
-SECTION = re.compile(r"^(?=##+ )", re.MULTILINE)
-YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NAME = re.compile(rf"config/({'|'.join(KINDS)})/(\w+)\.yaml")
+# examples whose modules the page shows: test_extending.py runs them
+WITH_MODULES = ("docs/extending.md",)
 # heading → rows of each study in the section
 ROWS = {
     "A minimal study": [["angular", "contrastive_within_pair", "proxy_anchor"]],
@@ -29,7 +30,7 @@ ROWS = {
     "Tune your loss": [["triplet", "soft_margin"]],
     "Your own loss": [["triplet", "arcface", "soft_margin"]],
     "Your own method file": [["triplet", "soft_margin", "soft_margin_warm"]],
-    "Within-pair mining": [["nt_xent", "nt_xent_within_pair"]],
+    "Add it to another loss": [["nt_xent", "nt_xent_within_pair"]],
     "Selection on the test set": [["npair", "proxy_triplet"]],
     "Weights of the hybrid loss": [["hybrid", "hybrid_half"]],
     "Mistakes of the published run": [["circle_loss", "circle_largest"]],
@@ -38,11 +39,10 @@ ROWS = {
 
 def examples():
     """One parameter per section that shows files: [(kind, name, text), …], with the heading as its id."""
-    for page in ("config/README.md", "README.md", *STUDY_PAGES):
-        for section in SECTION.split((ROOT / page).read_text(encoding="utf-8")):
-            blocks = [FILE.fullmatch(block) for block in YAML_BLOCK.findall(section)]
-            if files := [block.groups() for block in blocks if block]:
-                yield pytest.param(files, id=section.splitlines()[0].lstrip("# "))
+    shown = [block for block in pages.all_blocks("yaml") if NAME.fullmatch(block.file or "")]
+    for (page, heading), blocks in groupby(shown, lambda block: (block.page, block.heading)):
+        if page not in WITH_MODULES:
+            yield pytest.param([(*NAME.fullmatch(block.file).groups(), block.body) for block in blocks], id=heading)
 
 
 def paths_with(folder, files):
@@ -50,9 +50,9 @@ def paths_with(folder, files):
     paths = {kind: names_in([ROOT / "config" / kind]) for kind in KINDS}
     for kind, name, text in files:
         if name in paths[kind]:
-            # The example extends an existing file: its lines go below the key of the same name.
-            key = text.partition("\n")[0]
-            text = paths[kind][name].read_text(encoding="utf-8").replace(f"{key}\n", text, 1)
+            # The example extends an existing file (its lines go below the key of the same name), or replaces it.
+            key, existing = text.partition("\n")[0], paths[kind][name].read_text(encoding="utf-8")
+            text = existing.replace(f"{key}\n", text, 1) if f"\n{key}\n" in existing else text
         path = folder / f"{kind}_{name}.yaml"
         path.write_text(text, encoding="utf-8")
         paths[kind][name] = path
@@ -83,11 +83,8 @@ def section(heading):
 
 @pytest.fixture(autouse=True)
 def _modules_of_the_examples(tmp_path, monkeypatch):
-    """The examples name the README's `my_losses.py`, a file beside the Snakefile."""
-    (code,) = re.findall(
-        r"^```python\n# my_losses.py\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.M
-    )
-    (tmp_path / "my_losses.py").write_text(code, encoding="utf-8")
+    """The examples name the manual's `my_losses.py`, a file beside the Snakefile."""
+    (tmp_path / "my_losses.py").write_text(pages.files("docs/own_loss.md")["my_losses.py"], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
 
@@ -127,10 +124,3 @@ def test_every_row_takes_label_and_paper_from_its_method_file(tmp_path):
     assert study.rows["soft_margin"].label == "Soft margin"
     assert study.rows["soft_margin_warm"].paper == study.rows["soft_margin"].paper
     assert study.run("emoji", "soft_margin_warm").settings["loss"]["temperature"] == 0.5
-
-
-@pytest.mark.parametrize(("page", "least"), [("config/README.md", 100), *((page, 10) for page in STUDY_PAGES)])
-def test_no_cell_of_a_table_is_a_paragraph(page, least):
-    rows = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    assert len(rows) > least
-    assert [cell for row in rows for cell in row.split("|") if len(cell.strip()) > 200] == []

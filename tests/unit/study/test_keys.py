@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+from functools import cache
 
 import pytest
 
@@ -34,19 +35,27 @@ def schema_keys(root):
     return {key for name in ("study", "method") for key in keys_of(read_yaml(root / SCHEMAS / f"{name}.schema.yaml"))}
 
 
-def nodes(root):
-    for path in (root / PACKAGE).rglob("*.py"):
-        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+def files(root):
+    """Texts of the package's modules."""
+    return [path.read_text(encoding="utf-8") for path in (root / PACKAGE).rglob("*.py")]
 
 
-def unread(root):
-    """Keys of the schema that no code uses as key or argument and no template as attribute."""
-    named = set()
-    for node in nodes(root):
+@cache
+def found_in(text):
+    """Words and arguments of a module, and the keys that it reads from a study or from settings."""
+    named, read = set(), set()
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             named.add(node.value)
         elif isinstance(node, ast.arg):
             named.add(node.arg)
+        read.update(read_keys(node))
+    return named, read
+
+
+def unread(root):
+    """Keys of the schema that no code uses as key or argument and no template as attribute."""
+    named = set().union(*(found_in(text)[0] for text in files(root)))
     for template in (root / PACKAGE).rglob("*.j2"):
         named.update(re.findall(r"\.(\w+)", template.read_text(encoding="utf-8")))
     return schema_keys(root) - named
@@ -54,7 +63,7 @@ def unread(root):
 
 def unknown(root):
     """Keys that code reads from a study or the settings of a run, but no schema has."""
-    return {key for node in nodes(root) for key in read_keys(node)} - schema_keys(root) - MADE
+    return set().union(*(found_in(text)[1] for text in files(root))) - schema_keys(root) - MADE
 
 
 def read_keys(node):

@@ -15,6 +15,11 @@ FILES = Files(STUDIES, METHODS)
 PAPERS = {name: read_yaml(path)["paper"] for name, path in METHODS.items() if "paper" in read_yaml(path)}
 # Rows with settings that differ from their method's, and with a label that says so.
 REGULARISED = {"contrastive", "roadmap", "triplet"}
+HYPERBOLIC = {"sph_deit", "sph_dino", "hyp_deit", "hyp_dino"}
+FROZEN = {
+    *("deit_s", "dino_s", "vit_s", "unicom_b32", "unicom_b16", "unicom_l14", "unicom_l14_336"),
+    *("dinov2_s", "dinov2_b", "siglip_b16", "clip_b16"),
+}
 OWN_LABELS = {
     "contextual_224": REGULARISED,
     "mlrc_pretrained": {"standardise_pca", "pca", "random_linear"},
@@ -25,6 +30,15 @@ OWN_LABELS = {
     "contextual_tiny_256": {"hybrid_products"},
     "contextual_ablations": {"hybrid", *(f"ablation_{number}" for number in range(1, 11))},
     "contextual_tiny_ablations": {"hybrid", *(f"ablation_{number}" for number in range(1, 11))},
+    "grand": {"norm_proxy_float", "dreml"},
+    "grand_emoji": {"norm_proxy_float", "dreml"},
+    "grand_emoji_chosen": {"norm_proxy_float", "dreml"},
+    "hyperbolic": HYPERBOLIC,
+    "modern_tiny": HYPERBOLIC,
+    "frozen": FROZEN,
+    "frozen_tiny": FROZEN,
+    "recipe_2025": {"no_head"},
+    "recipe_2025_tiny": {"no_head"},
     "calibration_faults": {
         *("corrected", "fresh_weights", "fresh_rounded", "scaled_twice", "legacy_loss", "unbalanced"),
         *("largest_distance", "all_but_fresh", "all_faults"),
@@ -40,7 +54,10 @@ def studies():
 def test_every_method_is_valid_and_used_by_a_study(studies):
     for path in METHODS.values():
         validate(read_yaml(path), "method", path)
-    assert {row["method"] for study in studies.values() for row in study["methods"].values()} == set(METHODS)
+    rows = [row for study in studies.values() for row in study["methods"].values()]
+    assert {row["method"] for row in rows if "method" in row} == set(METHODS)
+    # rows without a method are losses of the library, with its default arguments, under the names of their classes
+    assert all(row["label"] == row["loss"]["class"] for row in rows if "method" not in row)
 
 
 def test_labels_of_methods_are_unique():
@@ -50,7 +67,8 @@ def test_labels_of_methods_are_unique():
 
 def test_rows_have_the_label_of_their_method_if_their_settings_are_the_same(studies):
     for name, study in studies.items():
-        labels = {row: read_yaml(METHODS[own["method"]])["label"] for row, own in study["methods"].items()}
+        rows = {row: own["method"] for row, own in study["methods"].items() if "method" in own}
+        labels = {row: read_yaml(METHODS[method])["label"] for row, method in rows.items()}
         if study["sweep"]:
             labels = {row: f"{label}, {row.rpartition('_')[2]}" for row, label in labels.items()}
         own = {row for row, label in labels.items() if study["methods"][row]["label"] != label}

@@ -35,7 +35,7 @@ def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chose
         ("loss.margin: {low: 1, high: 1}", TUNING, r"low 1 and high 1\. 'low' must be less than 'high'"),
         ("loss.margin: {low: 2, high: 1}", TUNING, r"low 2 and high 1\. 'low' must be less than 'high'"),
         ("loss.margin: {low: 0, high: 1, log: true}", TUNING, r"'low' must be greater than 0, found 0"),
-        ("loss.margin: {low: 0}", TUNING, r"'space\.loss\.margin' lacks 'high'"),
+        ("loss.margin: {low: 0}", TUNING, r"'space\.loss\.margin' has no 'high'"),
         ("loss.margin: {low: 0, values: [1, 2]}", TUNING, r"has both 'values' and 'low'"),
         (
             "loss.margin: {values: [1]}",
@@ -56,7 +56,7 @@ def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chose
         (
             "loss.margin: {low: 1, high: 1e9, integer: true}",
             GRID,
-            r"grid of 'space' has 1,000,000,000 points, and at most",
+            r"grid of 'space' has 1,000,000,000 points, but at most 100,000 are allowed",
         ),
         ("loss.class: {values: [A, B]}", TUNING, r"'space' cannot change 'loss\.class'"),
         ("selection.metric: {values: [P@1, RP]}", TUNING, r"'space' cannot change 'selection\.metric'"),
@@ -65,6 +65,7 @@ def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chose
         ("schedule.epochs: {low: 0, high: 4, integer: true}", TUNING, None),
         (MARGIN, "", r"'space' needs a search\. Add 'tuning"),
         (MARGIN, TUNING.replace("}", ", startup: 13}"), r"12 trials \(3 × 4\), but 'tuning\.startup' is 13"),
+        (MARGIN, TUNING.replace("}", ", folds: 5}"), r"'tuning\.folds' is 5, but the row has \d members"),
         (MARGIN, GRID, r"a grid needs 'values' or 'integer: true' .*'space\.loss\.margin'"),
         (MARGIN, TUNING.replace("tpe", "bayes"), r"'tuning\.sampler' is 'bayes'"),
         (MARGIN, TUNING.replace("rounds: 3, ", ""), r"key 'rounds' is missing in 'tuning'"),
@@ -82,7 +83,9 @@ def test_a_search_that_cannot_be_made_is_refused_in_one_sentence(tmp_path, space
 
 
 def test_rows_that_are_not_trained_and_searches_without_rows_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"row 'untrained': 'space' is for rows that are trained"):
+    with pytest.raises(
+        UserError, match=r"row 'untrained': 'space' is only for rows that are trained, but this row is not trained"
+    ):
         study(tmp_path, row="untrained")
     with pytest.raises(UserError, match=r"'tuning' needs a row with a 'space'"):
         own_study(tmp_path, TUNING + TEXT)
@@ -142,6 +145,14 @@ def test_paths_of_a_search(tmp_path):
     before = grid.round_files(run, Place, 0)
     assert before["before"] == f"{tuning}/round0.json" and len(before["records"]) == 4 * run.members
     assert before["records"][-1] == f"<results>/mine/emoji/triplet/trial3/fold{run.members - 1}/run.json"
+
+
+def test_trials_may_train_on_fewer_folds_than_the_final_runs(tmp_path):
+    run = study(tmp_path, header=TUNING.replace("}", ", folds: 1}")).run("emoji", "triplet")
+    records = grid.round_files(run, Place, 0)["records"]
+    assert records == [f"<results>/mine/emoji/triplet/trial{trial}/fold0/run.json" for trial in range(4)]
+    assert run.members > 1
+    assert "folds" in run.search.settings and "folds" not in study(tmp_path).run("emoji", "triplet").search.settings
     plain = own_study(tmp_path).run("emoji", "triplet")
     assert "tuned" not in grid.given_files(plain, Place) and "tuned" not in grid.model_files(plain, Place)
 

@@ -19,7 +19,7 @@ def catalogue(tmp_path):
         path.write_text(text, encoding="utf-8")
         return Catalogue(
             Files({"mine": path}, FILES.methods),
-            tmp_path,
+            [tmp_path],
             chosen,
             weights_of,
             lambda dataset, source: SimpleNamespace(title=dataset),

@@ -73,11 +73,11 @@ def published(folder, text):
     [
         (f"approximate: true, {VALUES}", "the values of “A” are approximate, so they need a 'reading_error'"),
         (f"runs: 0, {VALUES}", "'documents.0.runs' must be at least 1"),
-        (f"runs: {{emoji: {{tripelt: 3}}}}, {VALUES}", "'runs.emoji.tripelt' belongs to no values; did you mean"),
+        (f"runs: {{emoji: {{tripelt: 3}}}}, {VALUES}", "'runs.emoji.tripelt' has no values in 'values'; did you mean"),
         (f"spread: {{emoji: {{triplet: {{separated: {{P@1: 1}}}}}}}}, {VALUES}", "needs two or more runs, found 1"),
         (
             f"runs: 3, spread: {{emoji: {{triplet: {{separated: {{RP: 1}}}}}}}}, {VALUES}",
-            "'spread.emoji.triplet.separated.RP' belongs to no value",
+            "'spread.emoji.triplet.separated.RP' has no value in 'values'",
         ),
     ],
 )

@@ -134,7 +134,7 @@ def test_the_cpu_never_starts_cuda(cuda, monkeypatch, tmp_path):
 def test_the_docs_state_the_driver_and_the_architectures_of_the_pinned_build():
     capabilities = ", ".join(f"{name[3:-1]}.{name[-1]}" for name in torch.cuda.get_arch_list())
     driver = DRIVERS[int(torch.version.cuda.split(".")[0])]
-    for file in ("README.md", "docs/cluster.md"):
+    for file in ("docs/install.md", "docs/cluster.md"):
         text = " ".join(Path(ROOT, file).read_text(encoding="utf-8").split())
         assert driver.split(".")[0] in text and "7.5" in text, file
     assert capabilities in text and driver in text and f"CUDA {torch.version.cuda}" in text

@@ -1,6 +1,5 @@
 """A training job imports only the modules that its parts need, and none is replaced by another object."""
 
-import functools
 import subprocess
 import sys
 import textwrap
@@ -46,51 +45,51 @@ REPORT = """
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
         print(name, "real" if spec is None or origin in (spec.origin, "frozen", "built-in") else "replaced")
 """
+NEXT = "NEXT"
 NEVER = {"matplotlib", "pandas", "sklearn", "timm", "torchvision", "yaml", "jsonschema"}
 LIBRARY = {"pytorch_metric_learning", "scipy"}
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}
+TORCH_ONLY = "import sys, torch, torch._dynamo, torch.utils.data, pytorch_metric_learning.losses"
+FAKE = """
+    import types, importlib.machinery
+    sys.modules["scipy.stats"] = types.ModuleType("scipy.stats")
+    sys.modules["scipy.stats"].__spec__ = importlib.machinery.ModuleSpec("scipy.stats", None)
+"""
 
 
-@functools.cache
 def imported(*programs):
-    program = "".join(textwrap.dedent(program) for program in programs)
+    """After each of the programs, which run one after the other in one process: module → real or replaced."""
+    each = [textwrap.dedent(program) + textwrap.dedent(REPORT) + f"\nprint({NEXT!r})\n" for program in programs]
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT / "workflow/scripts", capture_output=True, text=True, check=False
+        [sys.executable, "-c", "".join(each)],
+        cwd=ROOT / "workflow/scripts",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    return dict(line.split() for line in done.stdout.splitlines())
+    return [dict(line.split() for line in text.splitlines()) for text in done.stdout.split(f"{NEXT}\n")[:-1]]
 
 
-def test_the_start_of_a_training_job():
-    assert not (NEVER | LIBRARY | COMPILER | {"faiss", "tensorboard"}) & set(imported(START, REPORT))
+def replaced(modules):
+    assert len(modules) > 1000
+    return {name for name, state in modules.items() if state == "replaced"}
 
 
-@pytest.mark.parametrize(("loss", "unused"), [("SemiHardTripletLoss", LIBRARY), ("TripletMarginLoss", set())])
-def test_a_training_step_imports_the_library_of_its_loss(loss, unused):
-    """PyTorch's optimisers import its compiler in their first step."""
-    result = set(imported(START, TRAIN.format(loss=loss), REPORT))
-    assert not (NEVER | unused) & result
-    assert result >= COMPILER
+def test_a_training_job_imports_what_its_parts_need_and_replaces_no_module():
+    """The start of a job, a step with a loss of our own, and a step with a loss of the library.
 
-
-def replaced(*programs):
-    result = imported(*programs, REPORT)
-    assert len(result) > 1000
-    return {name for name, state in result.items() if state == "replaced"}
-
-
-def test_modules_are_replaced_only_by_their_own_library():
-    """PyTorch replaces some of its modules, such as torch.backends, by objects."""
-    torch_only = replaced("import sys, torch, torch._dynamo, torch.utils.data, pytorch_metric_learning.losses")
-    assert all(name.startswith("torch.") for name in torch_only)
-    assert replaced(START, TRAIN.format(loss="TripletMarginLoss")) <= torch_only
-
-
-def test_a_replaced_module_is_detected():
-    fake = """
-        import types, importlib.machinery
-        sys.modules["scipy.stats"] = types.ModuleType("scipy.stats")
-        sys.modules["scipy.stats"].__spec__ = importlib.machinery.ModuleSpec("scipy.stats", None)
-        import scipy
+    PyTorch's optimisers import its compiler in their first step. PyTorch replaces some of its modules, such as
+    torch.backends, by objects.
     """
-    assert "scipy.stats" in replaced(START, fake)
+    start, own, library = imported(
+        START, TRAIN.format(loss="SemiHardTripletLoss"), TRAIN.format(loss="TripletMarginLoss")
+    )
+    assert not (NEVER | LIBRARY | COMPILER | {"faiss", "tensorboard"}) & set(start)
+    assert not (NEVER | LIBRARY) & set(own)
+    assert set(own) >= COMPILER
+    assert not NEVER & set(library)
+    torch_only, fake = imported(TORCH_ONLY, FAKE)
+    assert all(name.startswith("torch.") for name in replaced(torch_only))
+    assert replaced(library) <= replaced(torch_only)
+    assert replaced(fake) == replaced(torch_only) | {"scipy.stats"}, "a replaced module is detected"

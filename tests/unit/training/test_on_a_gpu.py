@@ -14,8 +14,10 @@ from recheck.training.tryout import try_row
 from support.gpu_counts import (
     ALLOWED,
     BACKBONES,
+    EVALUATED,
     FAMILIES,
     TABLE,
+    TRANSFORMERS,
     classes_in,
     counted,
     family_of,
@@ -34,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return noise(tmp_path_factory.mktemp("noise"))
+    return noise(tmp_path_factory.mktemp("noise"), evaluated=EVALUATED)
 
 
 @pytest.fixture
@@ -63,9 +65,11 @@ def test_rows_run_on_a_gpu_and_wait_no_more_often_than_the_table_says(family, gp
     assert found == listed, f"{TABLE.name} has other rows of '{family}': run `make gpu`."
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", [*BACKBONES, *TRANSFORMERS])
 def test_backbones_are_deterministic_and_never_wait(name, gpu):
-    spec = {"backbone": {"name": name, "weights": "none"}, "head": {"class": "Linear", "dim": 8}}
+    small = {"img_size": 64, "patch_size": 16, "embed_dim": 48, "depth": 2, "num_heads": 3}
+    options = {"options": small} if name in TRANSFORMERS else {}
+    spec = {"backbone": {"name": name, "weights": "none", **options}, "head": {"class": "Linear", "dim": 8}}
     model = EmbeddingModel(spec).to("cuda").train()
     images = torch.zeros(2, 3, 64, 64, dtype=torch.uint8, device="cuda")
     with gpu.counting() as counts:

@@ -1,7 +1,7 @@
 """Errors in the user's own code: the file and line that failed, and the shapes of the tensors involved.
 
-A user's code is any file that neither belongs to Recheck nor to an installed package. A UserError from here says whose
-code failed. An error without such a file stays what it is: a bug in Recheck, with its traceback in the log.
+A user's code is any file that belongs to neither Recheck nor an installed package. A UserError from here says whose
+code failed. An error without such a file is a bug in Recheck, with its traceback in the log.
 """
 
 import ast
@@ -29,7 +29,7 @@ def user_code(what: str, part: Any, **arguments: Any) -> Iterator[None]:
     """Turn an error of a part within this context into a UserError if the part is not one of Recheck's.
 
     ``what`` is the part's kind (loss, sampler, …), ``part`` an object, class or function, and ``arguments`` the values
-    that it was called with. A full disk or GPU stays what it is.
+    that it was called with. The error of a full disk or GPU passes through.
     """
     try:
         yield
@@ -61,11 +61,11 @@ def explain(
     return f"The {what} '{name_of(part)}' of {library} failed: {reason}.{called} Check its settings in the study."
 
 
-def wrong_result(what: str, part: Any, found: Any, expected: str, name: str | None = None) -> UserError:
-    """The error for a part that returned something else than expected."""
+def wrong_result(what: str, part: Any, result: Any, expected: str, name: str | None = None) -> UserError:
+    """The error for a part that returned something other than expected."""
     where = f"{place_of(part)}: the" if is_users(_file(part)) else "The"
     name = name or name_of(part)
-    return UserError(f"{where} {what} '{name}' returned {described_value(found)}. It must return {expected}.")
+    return UserError(f"{where} {what} '{name}' returned {described_value(result)}. It must return {expected}.")
 
 
 def check_class(name: str, source: str, key: str) -> None:
@@ -79,7 +79,7 @@ def check_class(name: str, source: str, key: str) -> None:
     file = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
     if file is None:
         if not _installed(module.split(".")[0]):
-            files = nearest(module, [*(found.stem for found in Path().glob("*.py"))])
+            files = nearest(module, [*(script.stem for script in Path().glob("*.py"))])
             raise UserError(
                 f"{source}: '{key}' is '{name}', but there is no file {path.with_suffix('.py')} beside the Snakefile; "
                 f"{files}."
@@ -184,7 +184,7 @@ def _installed(package: str) -> bool:
 
 
 def _defined(file: Path) -> set[str] | None:
-    """Names at the top level of a module; None if only importing it would tell."""
+    """Names at the top level of a module; None if they are only known after importing it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -42,7 +42,7 @@ def sentence(error: BaseException) -> str | None:
 
 def out_of_gpu_memory(error: BaseException) -> bool:
     """Whether the GPU ran out of memory, in PyTorch's allocator or in a library of CUDA."""
-    words = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+    words = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED", "MPS backend out of memory")
     return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)
 
 

@@ -21,6 +21,17 @@ class MachineError(UserError):
     """A UserError about the machine or its files, which no setting of a run has caused."""
 
 
+class MissingPackage(UserError, ImportError):
+    """A package is missing that the basic installation of Recheck does not include."""
+
+    def __init__(self, error: ModuleNotFoundError, what: str, extra: str):
+        package = (error.name or "").partition(".")[0]
+        super().__init__(
+            f"{what} needs the package '{package}', which is not installed: run `pip install \".[{extra}]\"` in the "
+            "clone of Recheck."
+        )
+
+
 def printable(text: str) -> str:
     """Text for a terminal or a log: control characters and bytes that are not UTF-8, as in file names, are escaped."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", _escaped, text)

@@ -91,11 +91,11 @@ def check_writable(key: str, folder: str | Path, instead: str) -> None:
 
 
 MOST_LEVELS = 64
-"""Most folders below each other in a dataset."""
+"""Deepest nesting of folders in a dataset."""
 
 
 def walk(root: str | Path, skip: Callable[[str], bool] = lambda name: False) -> Iterator[os.DirEntry]:
-    """Every file below a folder, in no order. Too deep a tree is refused.
+    """Every file below a folder, in no particular order. Too deep a tree is refused.
 
     Links to files are files. Links to folders are not followed; pipes, devices and broken links are left out.
     ``skip`` says which folders and files to leave out, by their name.

@@ -70,7 +70,7 @@ def _explained(error: Exception) -> tuple[str, bool]:
 
 
 def warn_once(folder: Path, message: str) -> None:
-    """Warn on the terminal unless another job has said the same; every job's log has the message.
+    """Warn on the terminal unless another job has already given this warning; every job's log has the message.
 
     ``folder`` holds one small file per message.
     """
@@ -136,7 +136,7 @@ def _where(wildcards: Any) -> str:
 
 
 class _ForTerminal(logging.Formatter):
-    """Messages may contain names of files, which may contain anything."""
+    """Escapes control characters: a message may name a file, and a file name may contain anything."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))

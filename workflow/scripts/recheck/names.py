@@ -11,12 +11,14 @@ from recheck.errors import UserError, nearest
 FOLD_VIEWS = ("concatenated", "separated")
 # in the epoch, if runs are selected on the test set (the first name is also the prefix of that epoch's tensors),
 BEST_ON_TEST, LAST_EPOCH = EPOCH_VIEWS = ("best_on_test", "last_epoch")
+# in the part of the model that they come from (the first name is also the prefix of its tensors),
+BACKBONE, HEAD = MODEL_VIEWS = ("backbone", "head")
 # or in the queries: images of trained classes, or of unseen classes.
 QUERY_VIEWS = ("seen_queries", "unseen_queries")
-VIEWS = (*FOLD_VIEWS, *EPOCH_VIEWS, *QUERY_VIEWS)
+VIEWS = (*FOLD_VIEWS, *EPOCH_VIEWS, *MODEL_VIEWS, *QUERY_VIEWS)
 # Not a view of test images: what the selected epochs reach on validation classes. Published values may have it.
 VALIDATION = "validation"
-VIEW_TITLES = {BEST_ON_TEST: "best epoch on test"}
+VIEW_TITLES = {BEST_ON_TEST: "best epoch on test", BACKBONE: "backbone, cosine"}
 
 AT_R = ("RP", "MAP@R")
 WHOLE = "mAP"
@@ -36,7 +38,10 @@ CALIBRATED = {
 DISTANCES = ("distance",)
 
 # Networks that a study names without a library or module.
-BACKBONES = ("bn_inception", "efficientnet_b0", "efficientnet_lite0", "resnet50")
+BACKBONES = (
+    *("bn_inception", "efficientnet_b0", "efficientnet_lite0", "efficientnet_lite2", "mobilenet_v2", "resnet50"),
+    *("unicom_b16", "unicom_b32", "unicom_l14", "unicom_l14_336"),
+)
 
 # A user's own code: `module:Class` or `module:function`.
 OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -63,6 +68,8 @@ SCHEMES = {
     "class_disjoint_folds": Scheme({"folds": 2}, ("train", "val", "test")),
     "class_halves": Scheme({}, ("train", "test")),
     "official": Scheme({}, None),
+    "halves_with_validation": Scheme({"train_percent": 1}, ("train", "val", "test")),
+    "official_with_validation": Scheme({"train_percent": 1}, None),
     "halves_by_super_label": Scheme({"seed": 0}, ("train", "test")),
     LISTS: Scheme({"seed": 0}, ("train", "test")),
     "seen_unseen": Scheme({"index_shots": 1, "query_shots": 1}, ("train", "test", "index", *QUERY_VIEWS)),
@@ -121,7 +128,7 @@ def check_scheme(scheme: Mapping[str, Any]) -> dict[str, int]:
         value = options.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise UserError(
-                f"Option '{key}' of split scheme '{name}' must be a whole number from {least}, found {value!r}."
+                f"Option '{key}' of split scheme '{name}' must be a whole number of at least {least}, found {value!r}."
             )
     return options
 

@@ -33,6 +33,10 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         "recheck.methods.losses.contextual.smooth_ap": ("ContextualSmoothAPLoss",),
         "recheck.methods.losses.contextual.soft_bin_ap": ("SoftBinAPLoss",),
         "recheck.methods.losses.contextual.sup_ap": ("RoadmapLoss", "SupAPLoss"),
+        "recheck.methods.losses.hypvit.pair_cross_entropy": ("PairCrossEntropyLoss",),
+        "recheck.methods.losses.library.dynamic_soft_margin": ("DynamicSoftMarginLoss",),
+        "recheck.methods.losses.library.histogram": ("HistogramLoss",),
+        "recheck.methods.losses.library.p2s_grad": ("P2SGradLoss",),
         "recheck.methods.losses.mlrc.ntxent": ("FlooredNTXentLoss",),
         "recheck.methods.losses.mlrc.snr": ("UnitSNRContrastiveLoss",),
         "recheck.methods.losses.mlrc.within_pair": ("WithinPairLoss",),
@@ -54,10 +58,10 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         "recheck.methods.losses.unbiased.semihard_triplet": ("SemiHardTripletLoss",),
         "pytorch_metric_learning.losses": _words(
             "AngularLoss ArcFaceLoss CircleLoss ContrastiveLoss CosFaceLoss CrossBatchMemory "
-            "DynamicSoftMarginLoss FastAPLoss GeneralizedLiftedStructureLoss HistogramLoss InstanceLoss "
+            "FastAPLoss GeneralizedLiftedStructureLoss InstanceLoss "
             "IntraPairVarianceLoss LargeMarginSoftmaxLoss LiftedStructureLoss ManifoldLoss MarginLoss "
             "MultiSimilarityLoss MultipleLosses NCALoss NPairsLoss NTXentLoss NormalizedSoftmaxLoss "
-            "P2SGradLoss PNPLoss ProxyAnchorLoss ProxyNCALoss RankedListLoss SelfSupervisedLoss "
+            "PNPLoss ProxyAnchorLoss ProxyNCALoss RankedListLoss SelfSupervisedLoss "
             "SignalToNoiseRatioContrastiveLoss SmoothAPLoss SoftTripleLoss SphereFaceLoss "
             "SubCenterArcFaceLoss SupConLoss ThresholdConsistentMarginLoss TripletMarginLoss TupletMarginLoss "
             "VICRegLoss"
@@ -72,6 +76,7 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         ),
     },
     "distance": {
+        "recheck.methods.losses.hypvit.poincare_distance": ("PoincareDistance",),
         "recheck.methods.losses.mlrc.shifted_distance": ("ShiftedLpDistance",),
         "pytorch_metric_learning.distances": _words("CosineSimilarity DotProductSimilarity LpDistance SNRDistance"),
     },
@@ -104,7 +109,14 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         "recheck.models.shifted_gem": ("ShiftedGeM",),
     },
     "head": {
-        "recheck.models.heads": ("DiscriminativeHead", "Identity", "LayerNormLinear", "Linear", "NormProxyHead"),
+        "recheck.models.heads": (
+            "DiscriminativeHead",
+            "Identity",
+            "LayerNormLinear",
+            "Linear",
+            "NormProxyHead",
+            "PoincareBall",
+        ),
     },
     "projector": {"recheck.models.projector": ("LinearProjector",)},
     "optimiser": {
@@ -125,6 +137,7 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         "recheck.data.transforms": {
             "center_crop": "CenterCrop",
             "horizontal_flip": "HorizontalFlip",
+            "rand_augment": "RandAugment",
             "random_crop": "RandomCrop",
             "random_resized_crop": "RandomResizedCrop",
             "resize": "Resize",

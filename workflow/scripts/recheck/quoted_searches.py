@@ -16,9 +16,9 @@ SPACES, TRIALS = "spaces.tsv", "trials.tsv"
 KEY = ("dataset", "row", "batch")
 ABOUT_SPACE = (*KEY, "setting", "low", "high", "log", "startup", "published_name")
 ABOUT_TRIAL = (*KEY, "trial", "best_so_far", "objective", "error_bar")
-# A search has come close to its best from this difference of the objective on: half a percentage point.
+# A search is close to its best once its objective is within this difference of it: half a percentage point.
 CLOSE = 0.005
-# An optimiser that meets a bound tries exactly the bound, up to rounding; this is a fraction of the range.
+# Fraction of the range within which a value equals a bound: an optimiser that meets a bound tries it, up to rounding.
 SAME = 1e-9
 
 
@@ -75,8 +75,8 @@ class QuotedSearch:
         Bounds were widened by hand during some searches, and only the final ones were published. The earlier bound is
         known from the trials: it is the lowest or the highest value up to the selected trial, and was tried before.
         """
-        found = {parameter.name: self._bound(parameter) for parameter in self.space}
-        return {name: bound for name, bound in found.items() if bound}
+        bounds = {parameter.name: self._bound(parameter) for parameter in self.space}
+        return {name: bound for name, bound in bounds.items() if bound}
 
     def _bound(self, parameter: Parameter) -> str:
         selected = self.selected
@@ -123,7 +123,10 @@ def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
             )
         startup = int(_number(line, "startup", where))
         if startups.setdefault(_key(line, where), startup) != startup:
-            raise UserError(f"{where}: 'startup' is {startup}, but {startups[_key(line, where)]} above in this search.")
+            raise UserError(
+                f"{where}: 'startup' must be the same in all lines of a search, found {startups[_key(line, where)]} "
+                f"and {startup}."
+            )
         spaces.setdefault(_key(line, where), []).append(
             Parameter(line["setting"], low, high, log=line["log"] == "true")
         )
@@ -131,7 +134,10 @@ def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
     for where, line in _lines(Path(folder, TRIALS), ABOUT_TRIAL):
         key = _key(line, where)
         if key not in spaces:
-            raise UserError(f"{where}: {SPACES} beside it has no search {', '.join(map(str, key))}.")
+            raise UserError(
+                f"{where}: {SPACES} beside it has no search {', '.join(map(str, key))}. Add its space, or remove the "
+                "trial."
+            )
         if line["trial"] != str(len(trials[key])):
             raise UserError(f"{where}: expected trial {len(trials[key])} of this search, found '{line['trial']}'.")
         known = [name for name in ("objective", "error_bar") if line[name]]
@@ -143,23 +149,26 @@ def read(folder: str | Path) -> tuple[QuotedSearch, ...]:
                 **{name: _number(line, name, where) for name in known},
             )
         )
-    for key, found in trials.items():
-        if not found:
-            raise UserError(f"{Path(folder, TRIALS)} has no trial of the search {', '.join(map(str, key))}.")
+    for key, of_search in trials.items():
+        if not of_search:
+            raise UserError(
+                f"{Path(folder, TRIALS)} has no trial of the search {', '.join(map(str, key))}. Add its trials, or "
+                f"remove it from {SPACES}."
+            )
     return tuple(QuotedSearch(*key, startups[key], tuple(spaces[key]), tuple(trials[key])) for key in spaces)
 
 
 def _lines(path: Path, columns: Sequence[str]) -> Iterable[tuple[str, dict[str, str]]]:
-    """Place (for messages) and content of every line of a file with tabs."""
+    """Place (for messages) and content of every line of a tab-separated file."""
     if not path.exists():
         raise UserError(f"{path} does not exist. A folder of published searches needs {SPACES} and {TRIALS}.")
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t")
         if missing := [name for name in columns if name not in (reader.fieldnames or ())]:
-            raise UserError(f"{path} lacks the column '{missing[0]}'.")
+            raise UserError(f"{path} has no column '{missing[0]}'. Add it.")
         for number, line in enumerate(reader, start=2):
             if None in line or None in line.values():
-                raise UserError(f"{path}, line {number}: expected {len(reader.fieldnames)} values.")
+                raise UserError(f"{path}, line {number}: expected {len(reader.fieldnames)} values separated by tabs.")
             yield f"{path}, line {number}", line
 
 

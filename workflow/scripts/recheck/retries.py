@@ -1,4 +1,4 @@
-"""No retry of a job whose error only the user can correct.
+"""Prevent retries of jobs whose errors only the user can correct.
 
 Snakemake retries every failed job (``retries`` of a profile) and has no setting to exclude some
 (https://github.com/snakemake/snakemake/issues/2441). On a cluster, each retry waits in the queue and asks for more
@@ -29,7 +29,7 @@ def reason_in(path: str | Path) -> str:
 
 
 def failed_for_good(logs: Iterable[str], since: float) -> bool:
-    """Whether a job with these logs has failed for good after the moment ``since``; older files are of other calls."""
+    """Whether a job with these logs has failed for good since ``since``; older files belong to earlier calls."""
     for log in logs:
         path = Path(log).with_suffix(SUFFIX)
         with contextlib.suppress(OSError):

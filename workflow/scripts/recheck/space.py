@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# An optimum within this fraction of the range of a bound counts as on it: another bound might give a better one.
+# A value is on a bound if it is closer to it than this fraction of the range: a wider range might have a better one.
 ON_BOUND = 1e-3
 # Proposed numbers are rounded to this many significant digits, so that they can be read and pasted.
 DIGITS = 6

@@ -28,7 +28,7 @@ REDRAW_SECONDS = 1.0
 LISTED_CHANGES, LONGEST_VALUE = 3, 60
 # Messages that say nothing to a user.
 NOISE = ("Select jobs to execute...",)
-# What Snakemake says when it was asked to stop. The jobs that it ends then are no errors.
+# Snakemake's message when it is asked to stop. Jobs that it then ends have not failed.
 STOPPING = "Terminating processes on user request"
 
 # Exit status of a job that saved its state after Ctrl-C or SIGTERM, or that the signal ended.
@@ -70,11 +70,11 @@ def short_reason(reason: str) -> str:
 
 def _split(reason: str) -> dict[str, str]:
     """Clause → its files, as text; a reason without a known clause is one clause."""
-    found = list(_CLAUSE.finditer(reason))
-    if not found or found[0].start() > 0:
+    clauses = list(_CLAUSE.finditer(reason))
+    if not clauses or clauses[0].start() > 0:
         return {reason: ""} if reason else {}
-    ends = [*(match.start() for match in found[1:]), len(reason)]
-    return {match[1]: reason[match.end() : end] for match, end in zip(found, ends, strict=True)}
+    ends = [*(match.start() for match in clauses[1:]), len(reason)]
+    return {match[1]: reason[match.end() : end] for match, end in zip(clauses, ends, strict=True)}
 
 
 def _few(files: Sequence[str]) -> str:
@@ -83,7 +83,7 @@ def _few(files: Sequence[str]) -> str:
 
 
 def _changes(text: str) -> str:
-    """“: <key>: <old> → <new>, …” for the settings that differ; empty if they can't be told apart."""
+    """“: <key>: <old> → <new>, …” for the settings that differ; empty if Snakemake's text does not show them."""
     both = _before_and_now(text)
     if not both:
         return ""
@@ -104,7 +104,7 @@ def _alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _before_and_now(text: str) -> tuple[list[Any], list[Any]] | None:
-    """The values that only the last or only this run has, from Snakemake's text."""
+    """The values that only the previous job had and those that only this job has, from Snakemake's text."""
     start = text.find(_BEFORE)
     places = [match.start() for match in re.finditer(_NOW, text)]
     for place in places if start >= 0 else []:
@@ -122,8 +122,8 @@ def _values(text: str) -> list[Any]:
 def _differences(key: str, old: Any, new: Any) -> Iterator[str]:
     """“key: old → new” for every leaf that differs; entries of lists are known by their ``name``, else by number."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for part in [*old, *(part for part in new if part not in old)]:
-            yield from _differences(f"{key}.{part}" if key else str(part), old.get(part), new.get(part))
+        for name in [*old, *(name for name in new if name not in old)]:
+            yield from _differences(f"{key}.{name}" if key else str(name), old.get(name), new.get(name))
     elif isinstance(old, list) and isinstance(new, list) and old != new:
         yield from _differences(key, _by_name(old), _by_name(new))
     elif old != new:

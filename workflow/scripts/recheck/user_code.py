@@ -1,7 +1,7 @@
 """The source files of a user's modules, with every module of the user that they import.
 
 Files are found by reading source text, never by importing it: Snakemake asks for them while it plans, and a module may
-take seconds to import, or fail. Statements count wherever they are, also inside functions.
+take seconds to import, or fail. Import statements count wherever they are, even inside functions.
 """
 
 import ast

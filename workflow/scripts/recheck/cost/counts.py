@@ -5,6 +5,7 @@
 """
 
 import csv
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -32,6 +33,8 @@ class Counts:
     dim: int
 
 
+Key = tuple[str, str, bool, int]
+"""Name, options as JSON, whether it is frozen, side of the input."""
 Counter = Callable[[Mapping[str, Any], int], Counts | None]
 """(model settings, side of the square input) → counts, or None if they are not known."""
 
@@ -48,26 +51,30 @@ def side_of(transforms: Mapping[str, Any], phase: str) -> int | None:
 def stored(model: Mapping[str, Any], side: int) -> Counts | None:
     """The stored counts of a backbone; head and pooling are left out, because they hardly matter."""
     backbone = model["backbone"]
-    counts = _table().get((backbone["name"], bool(backbone.get("frozen")), side))
-    return None if counts is None or backbone.get("options") else counts
+    return _table().get(key_of(backbone, side))
+
+
+def key_of(backbone: Mapping[str, Any], side: int) -> Key:
+    """What the counts of a backbone depend on. That some parts of it are frozen hardly matters."""
+    options = json.dumps(backbone["options"], sort_keys=True) if backbone.get("options") else ""
+    return backbone["name"], options, backbone.get("frozen") is True, side
 
 
 @cache
-def _table() -> dict[tuple[str, bool, int], Counts]:
+def _table() -> dict[Key, Counts]:
     with COUNTS.open(encoding="utf-8", newline="") as file:
         return {
-            (row.pop("backbone"), row.pop("frozen") == "yes", int(row.pop("side"))): Counts(
+            (row.pop("backbone"), row.pop("options"), row.pop("frozen") == "yes", int(row.pop("side"))): Counts(
                 **{name: int(value) for name, value in row.items()}
             )
             for row in csv.DictReader(file)
         }
 
 
-def write_table(rows: Mapping[tuple[str, bool, int], Counts], path: Path = COUNTS) -> None:
+def write_table(rows: Mapping[Key, Counts], path: Path = COUNTS) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["backbone", "frozen", "side", *Counts.__dataclass_fields__])
-        for (name, frozen, side), counts in sorted(rows.items()):
-            writer.writerow(
-                [name, "yes" if frozen else "no", side, *(round(value) for value in asdict(counts).values())]
-            )
+        writer.writerow(["backbone", "options", "frozen", "side", *Counts.__dataclass_fields__])
+        for (name, options, frozen, side), counts in sorted(rows.items()):
+            key = [name, options, "yes" if frozen else "no", side]
+            writer.writerow([*key, *(round(value) for value in asdict(counts).values())])

@@ -45,7 +45,7 @@ class Gpu:
 
 def load_gpu(name: str | None, path: Path, share: int = 1, device: str = "auto") -> Gpu:
     """The GPU that config 'gpu' names; ``share`` and ``device`` are config 'gpu_share' and 'device'."""
-    name, content = name or (CPU if device == CPU else DEFAULT), read_yaml(path)
+    name, content = name or (CPU if device in (CPU, "mps") else DEFAULT), read_yaml(path)
     validate(content, "gpus", path)
     if name not in content:
         raise UserError(f"Config 'gpu' is '{name}', which {path} does not describe; {nearest(name, content)}.")

@@ -27,7 +27,7 @@ def plan(
     only: Collection[str] | None = None,
     also: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Facts for the cost report of a study, on ``only`` some of its datasets if given.
+    """Facts for the cost report of a study; ``only`` restricts it to some of its datasets.
 
     ``place`` replaces pathvars by folders, packs of more than ``plain_limit`` bytes are encoded, and ``also`` are
     studies that the study's target builds too.
@@ -68,7 +68,9 @@ def _dataset(study: Study, name: str, dataset: Any, place: Place, plain_limit: f
                 "seeds": list(row.seeds),
                 "members": runs[row.name].members,
                 "trained": runs[row.name].trained,
-                "trials": runs[row.name].members * search.total if (search := runs[row.name].search) else 0,
+                "trials": (search.folds or runs[row.name].members) * search.total
+                if (search := runs[row.name].search)
+                else 0,
                 # the settings of a searched row are known only after the search
                 "fingerprint": None if search else fingerprint(runs[row.name].training),
                 "settings": {key: runs[row.name].settings.get(key) for key in USED},
@@ -102,17 +104,17 @@ def sizes_of(study: Study, dataset_of: Callable[[str], Any], name: str) -> Sizes
 
 def finished_files(study: Study, datasets: Collection[str], place: Place) -> dict[str, Any]:
     """The record, history and measurement of every finished run, with a stamp that changes when one of them does."""
-    found: dict[str, list[str]] = {"runs": [], "histories": [], "measurements": []}
+    files: dict[str, list[str]] = {"runs": [], "histories": [], "measurements": []}
     for dataset in datasets:
         for path in grid.run_files(study, dataset, "run.json"):
             record = Path(place(path))
             if not record.exists():
                 continue
-            found["runs"].append(str(record))
+            files["runs"].append(str(record))
             history, measured = record.with_name("history.csv"), _measurement(path, place)
-            found["histories"] += [str(history)] if history.exists() else []
-            found["measurements"] += [str(measured)] if measured.exists() else []
-    return grid.stamped(found)
+            files["histories"] += [str(history)] if history.exists() else []
+            files["measurements"] += [str(measured)] if measured.exists() else []
+    return grid.stamped(files)
 
 
 def _measurement(path: str, place: Place) -> Path:

@@ -36,7 +36,7 @@ def sizes(
     subset: Mapping[str, int] | None,
     split: Mapping[str, Any] | None = None,
 ) -> Sizes | None:
-    """Sizes of a split by the numbers that a dataset's YAML expects; None if they do not tell.
+    """Sizes of a split, from the expected counts in the dataset's YAML; None if these do not determine them.
 
     ``subset`` chooses classes of the dataset. ``split`` is the content of its split file, if it exists.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from recheck.data.folder import SUFFIXES
+from recheck.data.found_images import SUFFIXES
 from recheck.errors import UserError, nearest
 from recheck.files import below, check_name, walk
 

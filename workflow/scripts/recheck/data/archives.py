@@ -37,9 +37,9 @@ RECORD = ".extracted.json"
 FACTOR, LEAST = 20, 64 << 20
 """Default limit of the unpacked size (`unpacked_size` overrides it): FACTOR × the archive's size, at least LEAST."""
 MOST_MEMBERS = 1_000_000
-"""Most members of an archive; iNaturalist 2021 mini has half of it."""
+"""Maximum number of members of an archive; iNaturalist 2021 mini has half as many."""
 LONGEST_NAMES = 256 << 20
-"""Most characters of all names and link targets together, which are kept in memory."""
+"""Maximum number of characters in all names and link targets together, which are kept in memory."""
 LONGEST_LINK = 4096
 SHOW_EVERY = 1000
 """Members between two updates of the progress bar."""
@@ -107,7 +107,7 @@ def unpack(archive: Path, tree: "_Tree", into: str = ".", unpacked_size: int | N
                 _unpack_tar(raw, writer)
     writer.make_links()
     if not writer.files:
-        raise UserError(f"{archive} has no files in it: delete it and get it from another source.")
+        raise UserError(f"{archive} contains no files: delete it and get it from another source.")
     return writer.files, writer.bytes
 
 
@@ -154,7 +154,7 @@ class _Writer:
         if self.names > LONGEST_NAMES:
             self.refuse(name, f"exceeds the limit of {LONGEST_NAMES:,} characters of all names together")
         if self.members > MOST_MEMBERS:
-            self.refuse(name, f"is beyond the limit of {MOST_MEMBERS:,} members per archive")
+            self.refuse(name, f"exceeds the limit of {MOST_MEMBERS:,} members per archive")
 
     def folder(self, name: str) -> None:
         self.count(name)
@@ -165,7 +165,7 @@ class _Writer:
             return
         self._make_folder(name, posixpath.dirname(place))
         if place in self.tree.files:
-            self.refuse(name, "needs a folder where there already is a file")
+            self.refuse(name, "needs a folder at the path of a file")
         with self._names(name):
             (self.tree.root / place).mkdir()
         self.tree.folders.add(place)
@@ -174,7 +174,7 @@ class _Writer:
         """Reserve the path of a new file."""
         place = self.place(name)
         if place in self.tree.folders:
-            self.refuse(name, "is a file where there already is a folder")
+            self.refuse(name, "is a file at the path of a folder")
         if place in self.tree.files:
             self.refuse(name, "has the same path as another member")
         self._make_folder(name, posixpath.dirname(place))
@@ -188,7 +188,7 @@ class _Writer:
         try:
             yield
         except FileExistsError:
-            self.refuse(name, "clashes with another member on this disk, which ignores upper and lower case")
+            self.refuse(name, "clashes with another member, because this disk ignores case")
         except OSError as error:
             if error.errno not in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
                 raise
@@ -277,7 +277,7 @@ def _unpack_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, writer
         writer.refuse(name, f"is compressed by method {member.compress_type}", f"pack it again as one of: {known}")
     if member.is_dir() or kind == stat.S_IFDIR:
         if member.file_size:
-            writer.refuse(name, f"is a folder with a content of {member.file_size:,} bytes")
+            writer.refuse(name, f"is a folder, but has {member.file_size:,} bytes of content")
         return writer.folder(name)
     with zips.content(archive, member) as content:
         if kind == stat.S_IFLNK:
@@ -317,7 +317,7 @@ def _damage(archive: Path) -> Iterator[None]:
         yield
     except zips.TooManyMembers:
         raise UserError(
-            f"{archive} was not unpacked, because it is beyond the limit of {MOST_MEMBERS:,} members per archive: "
+            f"{archive} was not unpacked, because it exceeds the limit of {MOST_MEMBERS:,} members per archive: "
             "split it into several archives."
         ) from None
     except DAMAGE as error:

@@ -67,8 +67,8 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
 def _tables(places: list[Path]) -> tuple[list[Table], list[Table], list[str]]:
     """The tables of the original form, the tables of the devkit form, and the class names."""
     originals, devkit, class_names = [], [], []
-    found = (Path(entry.path) for place in places for entry in walk(place) if entry.name[0] != ".")
-    for file in sorted(path for path in found if path.suffix == ".mat"):
+    files = (Path(entry.path) for place in places for entry in walk(place) if entry.name[0] != ".")
+    for file in sorted(path for path in files if path.suffix == ".mat"):
         content = _load(file)
         fields = np.asarray(content.get("annotations")).dtype.names or ()
         if "relative_im_path" in fields and "class" in fields:
@@ -104,12 +104,12 @@ def _table(file: Path, records: np.ndarray, name: str) -> Table:
 
 
 def _class(file: Path, value: object) -> int:
-    """A class as a whole number from 1; MATLAB may store it as a floating-point number. The largest excludes damage."""
+    """A class as a whole number of at least 1; MATLAB may store it as a floating-point number. A huge one is damage."""
     if isinstance(value, (int, float, np.number)) and 1 <= value <= LARGEST_CLASS and value == int(value):
         return int(value)
     raise UserError(
-        f"{file} has the class {value!r}, expected a whole number from 1: replace it with the published file and run "
-        "again."
+        f"{file} has the class {value!r}, expected a whole number of at least 1: replace it with the published "
+        "file and run again."
     )
 
 
@@ -260,7 +260,7 @@ def _named(labels: pd.Series, class_names: list[str]) -> pd.Series:
 
 
 def _check_known(rows: pd.DataFrame, table: Table, images: Path, dataset: dict) -> None:
-    """Refuse a copy whose known images have other names than in the table: the mirror has renumbered its images."""
+    """Refuse a copy whose known images are named differently in the table: the mirror has renumbered its images."""
     paths = dict(zip(rows["name"], rows["path"], strict=True))
     for name, known in ((dataset.get("options") or {}).get("known_images") or {}).items():
         if name not in paths:

@@ -47,8 +47,8 @@ def _same(one, other, first: Path, second: Path, noun: str) -> None:
         missing = sorted(set(left) - set(right), key=lambda value: (len(value), value))
         if missing:
             raise UserError(
-                f"{lacking} lacks {noun} {annotations.some(missing)} of {listing}: one of the two files is damaged; "
-                "restore both and run again."
+                f"{lacking} does not list {noun} {annotations.some(missing)} of {listing}: one of the two files is "
+                "damaged; restore both and run again."
             )
 
 

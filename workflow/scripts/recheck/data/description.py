@@ -1,4 +1,4 @@
-"""Datasets and weights as described by their YAML files: which files, from which sources, read in which way.
+"""Datasets and weights as described by their YAML files: which files, from which sources, and how they are read.
 
 Snakemake imports this module while it parses the workflow, so it must not import anything slow.
 """
@@ -149,7 +149,7 @@ def dropped_checksum(path: str, drop: str | Path, downloads: str | Path) -> str 
 
 
 def stat_of(file: Path) -> list[int]:
-    """What tells that a file has not changed, without reading it; a user can't set the time of the last change."""
+    """Numbers that change with the file's content, without reading it; a user can't set the last one (ctime)."""
     about = file.stat()
     return [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
@@ -169,7 +169,7 @@ def _check_files(description: dict[str, Any], source: str | Path) -> None:
     for files in [common, *(common + form["files"] for form in forms.values())]:
         paths = [entry["path"] for entry in files]
         if twice := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"{source}: file '{twice[0]}' is listed twice.")
+            raise UserError(f"{source}: file '{twice[0]}' is listed twice; remove one of the entries.")
     lists = description.get("split_lists", {}).values()
     entries = [*common, *(entry for form in forms.values() for entry in form["files"]), *lists]
     for entry in entries:
@@ -244,11 +244,15 @@ def load_weights(paths: Mapping[str, Path]) -> Weights:
                 "on its content."
             )
         if Path(entry["path"]).suffix not in WEIGHTS_SUFFIXES:
-            raise UserError(f"{path}: the suffix of '{entry['path']}' must be one of {', '.join(WEIGHTS_SUFFIXES)}.")
+            raise UserError(
+                f"{path}: the weights file '{entry['path']}' must have one of the suffixes "
+                f"{', '.join(WEIGHTS_SUFFIXES)}."
+            )
         for other, known in loaded.items():
             if other == key or known.entry["path"] == entry["path"]:
                 raise UserError(
-                    f"{path}: {known.path} already has this combination of backbone and weights, or this file."
+                    f"{path}: {known.path} already describes these weights of this backbone, or this file; remove "
+                    "one of the two descriptions."
                 )
         loaded[key] = WeightsFile(entry, path)
     return loaded

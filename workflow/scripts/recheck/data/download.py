@@ -37,9 +37,9 @@ from recheck.progress import Progress
 BUSY = {202, 408, 425, 429, 500, 502, 503, 504}
 """HTTP statuses worth a retry."""
 FILE = {200, 203, 206}
-"""HTTP statuses of an answer that is the file."""
+"""HTTP statuses of an answer with the file."""
 LARGEST_UNKNOWN = 1 << 30
-"""Most bytes of a file whose size neither the YAML nor the server gives."""
+"""Maximum size in bytes of a file whose size neither the YAML nor the server gives."""
 ON_ANY_HOST = {"User-agent", "Accept-encoding", "Range", "If-range"}
 """Headers that are sent after a redirect to another host, or from https to http; others may be credentials."""
 
@@ -143,7 +143,7 @@ class _Download:
         for header, allowed in (("Content-Encoding", ("", "identity")), ("Transfer-Encoding", ("", "chunked"))):
             encoding = plain(", ".join(response.headers.get_all(header, [])))
             if encoding.lower() not in allowed and not self.checked:
-                raise SourceFailed(f"the server sent it encoded ({header}: {encoding}), not as it is")
+                raise SourceFailed(f"the server sent the file encoded ({header}: {encoding})")
         if response.status == HTTPStatus.PARTIAL_CONTENT:
             total = self._continued(response, offset)
         else:
@@ -162,7 +162,7 @@ class _Download:
         match = re.match(pattern, response.headers.get("Content-Range", "").strip())
         first, last = (int(match[1]), int(match[2])) if match else (-1, -1)
         note, now = _read_note(self.part), _validator(response.headers)
-        # without a size, nothing would tell that the answer is only the beginning of the rest
+        # without a size, an answer with only the beginning of the rest would look complete
         total = int(match[3]) if match and match[3] != "*" else self.size or (note.get("total") if offset else None)
         if match and not isinstance(total, int):
             discard(self.part)
@@ -179,7 +179,7 @@ class _Download:
         return total
 
     def _most(self, total: int | None, offset: int) -> int:
-        """The most bytes to accept. More than fits on the disk is the server's mistake unless the YAML says so."""
+        """The maximum number of bytes to accept: the size that YAML or server give, else what fits on the disk."""
         if self.size is not None:
             check_space(self.size - offset, self.part, f"Downloading {self.name}")
             return self.size
@@ -293,7 +293,7 @@ def _opener(watch: Watch) -> urllib.request.OpenerDirector:
 
 
 def _refusal(answer: urllib.error.HTTPError | http.client.HTTPResponse) -> Exception:
-    """The exception for an HTTP status that is not a file's: retry this source, or try the next."""
+    """The exception for an HTTP status without a file: retry this source, or try the next."""
     message = plain(answer.headers.get("X-Error-Message", ""))  # Hugging Face
     reason = f"the server answered {answer.status} {plain(answer.reason)}" + (f" ({message})" if message else "")
     try:

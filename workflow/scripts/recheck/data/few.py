@@ -44,8 +44,8 @@ def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
     """Images of the first fold, and a sentence about where they come from.
 
     ``source`` describes a dataset of a study: its ``index``, ``pack``, ``root``, ``parser``, ``reading``, ``resize``,
-    ``scheme`` and ``classes``, and whether it has ``downloads``. Training images are all there; other roles keep a few
-    images of a few classes. Without images on the disk, noise stands for them.
+    ``scheme`` and ``classes``, and whether it has ``downloads``. The training role keeps all of its images; other roles
+    keep a few images of a few classes. Without images on the disk, noise replaces them.
     """
     index, pack = Path(source["index"]), Path(source["pack"])
     if index.is_file():
@@ -95,5 +95,5 @@ def _invented(side: int) -> FoldData:
 
 
 def evaluated_role(data: FoldData) -> str:
-    """The role to evaluate where a study does not say: validation images, or test images."""
+    """The role to evaluate if the study names none: validation images, or test images."""
     return "val" if "val" in data.roles else searched(data.roles, "test")[0]

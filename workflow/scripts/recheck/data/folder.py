@@ -5,12 +5,12 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
+from recheck.data.found_images import SUFFIXES, is_image
 from recheck.errors import UserError
-from recheck.files import check_name, walk
+from recheck.files import check_name
 
 log = logging.getLogger("recheck")
 SHOWN = 3  # skipped entries that a warning names
-SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
 def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.DataFrame:
@@ -30,8 +30,8 @@ def parse_folder(dataset: dict, downloads: Path, images: Path, workers: int = 1)
         entries = _visible(folder)
         for entry in entries:
             check_name(entry)
-        rows += [(f"{folder.name}/{entry.name}", folder.name) for entry in entries if _is_image(entry)]
-        skipped += [entry for entry in entries if not _is_image(entry)]
+        rows += [(f"{folder.name}/{entry.name}", folder.name) for entry in entries if is_image(entry)]
+        skipped += [entry for entry in entries if not is_image(entry)]
     if not rows:
         raise UserError(
             f"{images} has no images in class folders: add files <class>/<image> with one of the suffixes "
@@ -86,30 +86,8 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
     return index
 
 
-def images_below(folder: str | Path) -> tuple[list[Path], int]:
-    """The sorted paths of all images in a folder and its subfolders, and the number of other files.
-
-    Hidden entries are ignored, and links to folders are not followed.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"Folder {folder} does not exist: check the path.")
-    images, others = [], 0
-    for path in (Path(entry.path) for entry in walk(folder, skip=lambda name: name[0] == ".")):
-        if _is_image(path):
-            check_name(path)
-            images.append(path)
-        elif not path.is_dir():
-            others += 1
-    return sorted(images), others
-
-
 def _visible(folder: Path) -> list[Path]:
     return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-
-
-def _is_image(entry: Path) -> bool:
-    return entry.suffix.lower() in SUFFIXES and not entry.name.startswith(".") and entry.is_file()
 
 
 def _numbers(labels: pd.Series) -> pd.Series:

@@ -73,7 +73,16 @@ def shape_of(path: str | Path, resize: Resize = None, reading: Reading | None = 
 
 def decode(path: str | Path | IO[bytes], resize: Resize = None, reading: Reading | None = None) -> np.ndarray:
     """The pixels of an image file as stored in a pack: (height, width, 3) uint8, resized bilinearly."""
-    image = resized_image(path, resize, reading)
+    return _stored(resized_image(path, resize, reading), resize)
+
+
+def decode_pixels(pixels: np.ndarray, resize: Resize = None) -> np.ndarray:
+    """What :func:`decode` returns for an image that has been read already: (height, width, 3) uint8 in RGB."""
+    return _stored(_resized(Image.fromarray(pixels), resize), resize)
+
+
+def _stored(image: Image.Image, resize: Resize) -> np.ndarray:
+    """The pixels of a resized image, after the JPEG of a protocol."""
     if resize and "jpeg" in resize:
         # the image after saving it as JPEG, as some protocols do after resizing
         image = opened(io.BytesIO(jpeg(image, resize["jpeg"])), ("JPEG",)).convert("RGB")
@@ -86,6 +95,10 @@ def resized_image(path: str | Path | IO[bytes], resize: Resize, reading: Reading
         image = to_rgb(file, (reading or DEFAULTS)["alpha"])
         if _applies_exif(reading):
             image = _upright(image, _orientation(file))
+    return _resized(image, resize)
+
+
+def _resized(image: Image.Image, resize: Resize) -> Image.Image:
     check_narrow(image.height, image.width, resize)
     height, width = resized(image.height, image.width, resize)
     if resize and "fit" in resize:
@@ -121,7 +134,7 @@ def to_rgb(image: Image.Image, alpha: str = DEFAULTS["alpha"]) -> Image.Image:
 def reason(error: Exception) -> str:
     """Why an image can't be read, as an entry of a list of unreadable images."""
     if isinstance(error, FileNotFoundError):
-        return "missing"
+        return "no such file"
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError):

@@ -42,6 +42,7 @@ BUILT_IN = {
     "emoji": "recheck.data.emoji:parse",
     "folder": "recheck.data.folder:parse_folder",
     "inaturalist": "recheck.data.inaturalist:parse",
+    "inaturalist2018": "recheck.data.inaturalist2018:parse",
     "inshop": "recheck.data.inshop:parse",
     "sop": "recheck.data.sop:parse",
 }
@@ -55,7 +56,9 @@ def make_index(dataset: dict, downloads: str | Path, images: str | Path, workers
     with user_code("parser", function, dataset=dataset, downloads=Path(downloads), images=Path(images)):
         table = function(dataset, Path(downloads), Path(images), workers)
     if not isinstance(table, pd.DataFrame):
-        raise UserError(f"The parser '{dataset['parser']}' must return a pandas.DataFrame, not {type(table).__name__}.")
+        raise UserError(
+            f"The parser '{dataset['parser']}' must return a pandas.DataFrame, found {type(table).__name__}."
+        )
     counted = check(table, dataset.get("expected") or {}, f"The index of '{dataset['name']}'")
     log.info(
         "%s has %d images of %d classes (%d classes with only one image)",
@@ -103,7 +106,7 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path, remedy: str = R
 
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
-        raise UserError(f"{name} lacks the columns {', '.join(missing)}: {remedy}.")
+        raise UserError(f"{name} is missing the columns {', '.join(missing)}: {remedy}.")
     if table.empty:
         raise UserError(f"{name} has no images: {remedy}.")
     if not pd.api.types.is_integer_dtype(table["label"]):

@@ -50,27 +50,27 @@ def read_roles(record: str | Path, index: pd.DataFrame) -> list[str] | None:
         return None
     if available is not True or not isinstance(about.get("files"), dict):
         raise UserError(f"{record} does not name the published lists: {RESTORE}.")
-    found: dict[str, tuple[str, str]] = {}
+    unmatched: dict[str, tuple[str, str]] = {}
     folder = Path(record).with_name("downloads")
     for role, name in about["files"].items():
         path = folder / name
         for image, label in _rows(path):
-            if image in found:
-                raise UserError(f"{path} has the image '{image}', which is listed twice: {RESTORE}.")
-            found[image] = (role, label)
+            if image in unmatched:
+                raise UserError(f"{path} lists the image '{image}', which is already listed: {RESTORE}.")
+            unmatched[image] = (role, label)
     roles = []
     for path, label in zip(index["path"], index["label"], strict=True):
-        role, listed = found.pop(_short(path), ("", ""))
+        role, listed = unmatched.pop(_short(path), ("", ""))
         if listed != str(label):
             problem = f"give class {listed} to" if role else "do not have"
             raise UserError(
                 f"The published lists in {folder} {problem} the image '{path}' of class {label}: {COMPARE}."
             )
         roles.append(role)
-    if found:
+    if unmatched:
         raise UserError(
-            f"The published lists in {folder} have {len(found)} images more than the dataset, such as "
-            f"{next(iter(found))}: {COMPARE}."
+            f"The published lists in {folder} have {len(unmatched)} images that the dataset does not have, such as "
+            f"{next(iter(unmatched))}: {COMPARE}."
         )
     return roles
 

@@ -17,7 +17,7 @@ an encoded image depends on all images before it, so one process writes the bloc
 minutes, and comparing size and time would miss a damaged disk. So every image has its own hash: ``pack.json`` has the
 hash of shapes and hashes, which is compared when the pack is opened, and each image is compared with its hash when a
 job first reads it. This costs about a quarter of a millisecond per image. It also detects a library that decodes
-encoded images to other pixels.
+encoded images to different pixels.
 """
 
 from __future__ import annotations
@@ -203,9 +203,8 @@ class PackedImages:
         if not self._encoding or made == here:
             return self._changed(f"image {number}")
         return UserError(
-            f"Image {number} of the packed images in {self.directory} is decoded to other pixels than it was packed "
-            f"with: it was packed with {made}, but this is {here}. Install the pinned packages, or delete that folder "
-            "and run again."
+            f"Image {number} of the packed images in {self.directory} was packed with {made}, but {here} "
+            "decodes it to different pixels. Install the pinned packages, or delete that folder and run again."
         )
 
     def __getstate__(self) -> dict:
@@ -222,7 +221,7 @@ def read_about(path: str | Path) -> dict[str, Any]:
     except (OSError, UserError) as error:
         raise _incomplete(Path(path).parent, f"pack.json: {error}") from None
     if not isinstance(about, dict) or not all(key in about for key in ("count", "bytes", "sha256", "index_sha256")):
-        raise _incomplete(Path(path).parent, "pack.json lacks some of its keys")
+        raise _incomplete(Path(path).parent, "pack.json is missing some of its keys")
     if about.get("encoding") not in (None, *ENCODINGS) or ("encoding" in about and "reading" not in about):
         raise _incomplete(Path(path).parent, f"pack.json has the unknown encoding {about['encoding']!r}")
     return about

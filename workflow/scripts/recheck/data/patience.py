@@ -8,7 +8,7 @@ from dataclasses import dataclass
 log = logging.getLogger("recheck")
 CHUNK = 1 << 20
 NOISE = 4 * CHUNK
-"""Most bytes from a server between two pieces of the file: headers, interim answers, bodies of redirects."""
+"""Maximum bytes from a server between two pieces of the file: headers, interim answers, bodies of redirects."""
 
 
 class SourceFailed(Exception):
@@ -38,7 +38,7 @@ class Patience:
     waits: tuple[float, ...] = (2, 5, 15, 30, 60, 120)
     """Waits between attempts. They restart whenever at least CHUNK new bytes have arrived."""
     attempts: int = 100
-    """Most attempts, with or without progress."""
+    """Maximum number of attempts, with or without progress."""
     timeout: float = 60
     """Longest wait for a server's next byte, and for its answer."""
     slowest: float = 1024
@@ -61,15 +61,15 @@ class Watch:
         self.answering()
 
     def resume(self, start: int) -> None:
-        """An earlier process has received so many bytes."""
+        """Start from the bytes that an earlier process has received."""
         self.start = self.furthest = start
 
     def answering(self) -> None:
-        """A server begins to answer."""
+        """Note that a server begins to answer."""
         self.since, self.recent, self.noise = self.patience.clock(), 0, 0
 
     def heard(self, count: int) -> None:
-        """Some bytes came from the server, whatever they mean."""
+        """Count bytes of any kind from the server."""
         self.noise += count
         if self.noise > NOISE:
             raise SourceFailed(f"the server sent {NOISE:,} bytes that are not part of the file")

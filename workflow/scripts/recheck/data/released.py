@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A file on the web: a name that tells it apart from files of the same name, its source and its size if known."""
+    """A file on the web: an identifier (several files may have one name), its source, and its size if known."""
 
     identifier: str
     source: dict[str, str]
@@ -83,9 +83,9 @@ def _mlrc(paths: Iterable[str], released: Mapping[str, Any], folds: int) -> Chec
 
 def _contextual(paths: Iterable[str], released: Mapping[str, Any], folds: int) -> Checkpoints:
     """The only checkpoint among the paths, or the only one with the name ``released.file``."""
-    found = [path for path in paths if PurePosixPath(path).suffix.lower() in SUFFIXES]
+    checkpoints = [path for path in paths if PurePosixPath(path).suffix.lower() in SUFFIXES]
     pattern = released.get("file", "*").lower()
-    named = [path for path in found if fnmatch.fnmatchcase(PurePosixPath(path).name.lower(), pattern)]
+    named = [path for path in checkpoints if fnmatch.fnmatchcase(PurePosixPath(path).name.lower(), pattern)]
     if len(named) > 1:
         raise UserError(
             f"Several files can be the checkpoint: {_listed(named)}. Keep one of them in the drop folder, or set "
@@ -217,7 +217,7 @@ def _take(source: Path, name: str, target: Path) -> None:
                 # bzip2 and LZMA can need any amount of memory for a few bytes
                 raise UserError(
                     f"{source}: '{_short(name)}' must be stored or deflated, found another compression: unpack the "
-                    "archive yourself and drop its files."
+                    "archive yourself and put its files into the drop folder."
                 )
             if size > LARGEST:
                 raise UserError(

@@ -11,7 +11,7 @@ and a lock file beside it.
   last reader of a copy removes it.
 - Looking for copies, locking and removing them happens under one more lock of the whole folder, so jobs do these
   things one after another. Copying does not.
-- If there can be no copy, for example because the disk is full, the job says so and reads the original.
+- If no copy can be made, for example because the disk is full, the job logs the reason and reads the original.
 """
 
 import atexit
@@ -81,12 +81,12 @@ def _reserve(pack: Path, copy: Path, make: bool) -> int | None:
     """The lock of a reader of the copy; None if there is no copy and none may be made."""
     waited = False
     while True:
-        with _alone(copy.parent):
+        with _folder_lock(copy.parent):
             _remove_unused(copy.parent, keep=copy.name)
             if not make and not copy.exists():
                 return None
             lock = _open(_lock_file(copy))
-            free = _try(lock, fcntl.LOCK_SH)  # else another job makes the copy
+            free = _try(lock, fcntl.LOCK_SH)  # denied while another job makes the copy
             if free and _is_whole(copy):
                 return lock
             makes = free and make and _try(lock, fcntl.LOCK_EX)
@@ -97,7 +97,7 @@ def _reserve(pack: Path, copy: Path, make: bool) -> int | None:
             try:
                 _remove(copy)
                 _make(pack, copy)
-                with _alone(copy.parent):
+                with _folder_lock(copy.parent):
                     fcntl.flock(lock, fcntl.LOCK_SH)
             except BaseException:
                 _leave(copy.parent, lock, os.getpid())
@@ -107,12 +107,12 @@ def _reserve(pack: Path, copy: Path, make: bool) -> int | None:
             log.info("Waiting for another job that copies %s to %s", pack, copy)
             waited = True
         with _closing(lock):
-            fcntl.flock(lock, fcntl.LOCK_SH)  # granted when that job has finished, or has ended
+            fcntl.flock(lock, fcntl.LOCK_SH)  # granted when that job has finished or died
 
 
 @contextlib.contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Keep other jobs from looking for copies and from removing them; for moments only."""
+def _folder_lock(home: Path) -> Iterator[None]:
+    """Briefly keep other jobs from looking for copies and from removing them."""
     with _closing(_open(home / LOCK)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -198,7 +198,7 @@ def _leave(home: Path, lock: int, process: int) -> None:
     """Release a lock and remove the copies that no job uses any more."""
     if os.getpid() != process:  # a forked process that ends is not the job
         return
-    with contextlib.suppress(OSError), _alone(home):
+    with contextlib.suppress(OSError), _folder_lock(home):
         fcntl.flock(lock, fcntl.LOCK_UN)  # closing would not do, if a loader process still has the file open
         os.close(lock)
         _remove_unused(home)

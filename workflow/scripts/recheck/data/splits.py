@@ -23,6 +23,7 @@ from recheck.names import check_scheme
 log = logging.getLogger("recheck")
 Fold = dict[str, list[int]]
 Roles = dict[str, np.ndarray]
+REMEDY = "correct the roles in the dataset's table, or choose another scheme"
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ def subset(labels: Iterable[int], classes: dict | None) -> np.ndarray:
         if word not in known:
             raise UserError(f"Unknown key '{word}' in 'classes'; {nearest(word, known)}.")
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise UserError(f"'classes.{word}' must be a whole number from 1, found {number!r}.")
+            raise UserError(f"'classes.{word}' must be a whole number of at least 1, found {number!r}.")
     every, first = ((classes or {}).get(word) for word in known)
     values = values[::every]
     if first is not None and first > len(values):
         left = f" after 'classes.every' ({every})" if every else ""
-        raise UserError(f"'classes.first' is {first}, but the dataset has only {len(values)} classes{left}.")
+        raise UserError(f"'classes.first' is {first}, but the dataset has only {len(values)} classes{left}: lower it.")
     return values[:first]
 
 
@@ -159,13 +160,41 @@ def official(images: Images, options: dict) -> list[Roles]:
         label = images.labels[np.flatnonzero(images.roles == "")[0]]
         raise UserError(
             "Split scheme 'official' needs a role for every image, but the column 'role' of images.csv is empty for "
-            f"{(images.roles == '').sum()} of {len(images.roles)} images (the first has label {label})."
+            f"{(images.roles == '').sum()} of {len(images.roles)} images (the first has label {label}): add the "
+            "missing roles, or choose another scheme."
         )
     if "train" not in names:
         raise UserError(
-            f"Split scheme 'official' needs images with the role 'train', but images.csv has only {', '.join(names)}."
+            f"Split scheme 'official' needs images with the role 'train', but images.csv has only {', '.join(names)}: "
+            f"{REMEDY}."
         )
     return [{name: np.flatnonzero(images.roles == name) for name in sorted(names, key=_official_order)}]
+
+
+def halves_with_validation(images: Images, options: dict) -> list[Roles]:
+    """``class_halves``, with the last training classes held out for validation (see ``_with_validation``)."""
+    return _with_validation(class_halves(images, {}), images, options["train_percent"])
+
+
+def official_with_validation(images: Images, options: dict) -> list[Roles]:
+    """``official``, with the last training classes held out for validation (see ``_with_validation``)."""
+    return _with_validation(official(images, {}), images, options["train_percent"])
+
+
+def _with_validation(folds: list[Roles], images: Images, percent: int) -> list[Roles]:
+    """Folds in which only the first ``percent`` % of the training classes (rounded down), by label, train."""
+    made = []
+    for fold in folds:
+        classes = np.unique(images.labels[fold["train"]])
+        first = np.isin(images.labels[fold["train"]], classes[: len(classes) * percent // 100])
+        if first.all() or not first.any():
+            raise UserError(
+                f"'train_percent' ({percent}) must leave classes for training and for validation, but {len(classes)} "
+                f"training classes give {len(classes) * percent // 100} for training. Change it, or use more classes."
+            )
+        others = {role: members for role, members in fold.items() if role != "train"}
+        made.append({"train": fold["train"][first], "val": fold["train"][~first], **others})
+    return made
 
 
 def _official_order(name: str) -> tuple[int, str]:
@@ -247,7 +276,7 @@ def _seen(images: Images, scheme: str) -> np.ndarray:
     """A mask of the images in the first half of the classes."""
     classes = images.classes
     if len(classes) < 2:
-        raise UserError(f"Split scheme '{scheme}' needs at least 2 classes, found {len(classes)}.")
+        raise UserError(f"Split scheme '{scheme}' needs at least 2 classes, found {len(classes)}: use more classes.")
     return np.isin(images.labels, classes[: len(classes) // 2])
 
 
@@ -259,6 +288,8 @@ SCHEMES: dict[str, Scheme] = {
     "class_disjoint_folds": Scheme(class_disjoint_folds),
     "class_halves": Scheme(class_halves),
     "official": Scheme(official, _pairs(("query", "gallery"))),
+    "halves_with_validation": Scheme(halves_with_validation),
+    "official_with_validation": Scheme(official_with_validation, _pairs(("query", "gallery"))),
     "halves_by_super_label": Scheme(halves_by_super_label),
     "lists_or_halves": Scheme(lists_or_halves),
     "seen_unseen": Scheme(
@@ -320,7 +351,10 @@ def searched(roles: Collection[str], role: str) -> tuple[str, ...]:
         return (role,)
     if role == "test" and {"query", "gallery"} <= set(roles):
         return "query", "gallery"
-    raise UserError(f"The split has no images with the role '{role}', only {', '.join(roles)}.")
+    raise UserError(
+        f"The split has no images with the role '{role}', only {', '.join(roles)}: use one of these, or choose "
+        "another split scheme."
+    )
 
 
 def embedded(roles: Collection[str]) -> tuple[str, ...]:
@@ -360,12 +394,16 @@ def check_disjoint(split: dict, labels: Iterable[int]) -> None:
             if len(members) and members.max() >= len(labels):
                 raise UserError(
                     f"Fold {number} of the split has image {members.max()}, "
-                    f"but the index has only {len(labels)} images."
+                    f"but images.csv has only {len(labels)} images: delete the split file and run again."
                 )
         for one, other in combinations(images, 2):
             common = np.intersect1d(images[one], images[other])
             if len(common):
-                raise UserError(f"Fold {number} of the split has image {common[0]} in both '{one}' and '{other}'.")
+                raise UserError(
+                    f"Fold {number} of the split has image {common[0]} in both '{one}' and '{other}': {REMEDY}."
+                )
             common = np.intersect1d(labels[images[one]], labels[images[other]])
             if len(common) and frozenset((one, other)) not in share:
-                raise UserError(f"Fold {number} of the split has class {common[0]} in both '{one}' and '{other}'.")
+                raise UserError(
+                    f"Fold {number} of the split has class {common[0]} in both '{one}' and '{other}': {REMEDY}."
+                )

@@ -9,7 +9,7 @@ from typing import IO, Protocol
 
 PIECE = 1 << 16
 LARGEST_DICTIONARY = 128 << 20
-"""Most memory for the dictionary of an xz or LZMA stream, in bytes; `xz -9` needs half of it."""
+"""Maximum memory for the dictionary of an xz or LZMA stream, in bytes; `xz -9` needs half of it."""
 
 
 class Decompressor(Protocol):

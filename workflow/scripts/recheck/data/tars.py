@@ -15,13 +15,13 @@ from recheck.data.streams import decompressed, is_compressed
 CHUNK = 1 << 20
 BLOCK = tarfile.BLOCKSIZE
 LARGEST_HEADER = 1 << 20
-"""Most bytes of headers in front of one member."""
+"""Maximum number of bytes in the headers of one member."""
 LONGEST_NUMBER = 255
-"""Most digits in a row in a header: tarfile's time for them grows with their square."""
+"""Maximum number of consecutive digits in a header: tarfile's time for them grows with their square."""
 USUAL_HEADER = 4096
-"""Headers of all members together may have so many bytes per member, besides MARGIN."""
+"""Headers of all members together may have this many bytes per member, plus MARGIN."""
 MARGIN = 64 << 20
-"""Most bytes after the end mark."""
+"""Maximum number of bytes after the end mark."""
 DIGITS = re.compile(rb"\d{%d}" % (LONGEST_NUMBER + 1))
 ZEROS = bytes(BLOCK)
 ANOTHER = "another archive begins after its end mark: unpack the two one by one"

@@ -17,6 +17,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,10 @@ class Resize:
         resampling: str = "antialiased",
     ):
         if (shorter is None) == (exact is None):
-            raise UserError("Transform 'resize' needs exactly one of the keys 'shorter' and 'exact'.")
+            raise UserError(
+                "Transform 'resize' must have either 'shorter' or 'exact', "
+                f"found {'neither' if shorter is None else 'both'}."
+            )
         self.shorter = None if shorter is None else _whole("resize", "shorter", shorter)
         self.exact = None if exact is None else _pair("resize", "exact", exact, whole=True)
         self.interpolation = _mode("resize", interpolation)
@@ -187,6 +191,43 @@ class HorizontalFlip:
         return pixels.flip(-1) if _uniform(0, 1, generator) < self.p else pixels
 
 
+class RandAugment:
+    """``operations`` random operations of torchvision's RandAugment, each with strength ``magnitude`` of ``bins``.
+
+    The operations work on Pillow images, as in most published programs; on tensors torchvision interpolates otherwise.
+    """
+
+    def __init__(self, operations: int = 2, magnitude: int = 9, bins: int = 31, interpolation: str = "nearest"):
+        for key, value, least in (("operations", operations, 1), ("magnitude", magnitude, 0), ("bins", bins, 2)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UserError(
+                    f"'{key}' of transform 'rand_augment' must be a whole number of at least {least}, found {value!r}."
+                )
+        if magnitude >= bins:
+            raise UserError(
+                f"'magnitude' of transform 'rand_augment' must be below 'bins' ({bins}), found {magnitude}."
+            )
+        self.operations, self.magnitude, self.bins = operations, magnitude, bins
+        self.interpolation = _mode("rand_augment", interpolation, BY_TORCH)
+
+    @cached_property
+    def _augment(self) -> Callable:
+        from torchvision.transforms import InterpolationMode, RandAugment
+
+        return RandAugment(self.operations, self.magnitude, self.bins, InterpolationMode(self.interpolation))
+
+    def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        image = _as_pillow(pixels)
+        # torchvision draws from the global generator, which must be the same after this step as before
+        before = torch.get_rng_state()
+        try:
+            torch.default_generator.manual_seed(int(torch.randint(0, 2**63 - 1, (), generator=generator)))
+            image = self._augment(image)
+        finally:
+            torch.set_rng_state(before)
+        return _as_tensor(image)
+
+
 def build(spec: list[dict], own_code: bool = True) -> Transform:
     """A stateless, picklable transform from its YAML; ``own_code=False`` refuses steps of other authors' classes."""
     if not isinstance(spec, list) or not all(isinstance(step, dict) and len(step) == 1 for step in spec):
@@ -258,9 +299,17 @@ def _resized_by_pillow(pixels: torch.Tensor, size: list[int], filter_name: str) 
     """Resized by a filter that torch lacks; Pillow uses integers throughout, so results are identical everywhere."""
     from PIL import Image
 
-    image = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
-    resized = image.resize((size[1], size[0]), Image.Resampling[filter_name])
-    return torch.from_numpy(np.array(resized)).permute(2, 0, 1)
+    return _as_tensor(_as_pillow(pixels).resize((size[1], size[0]), Image.Resampling[filter_name]))
+
+
+def _as_pillow(pixels: torch.Tensor) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+
+
+def _as_tensor(image: Any) -> torch.Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def _uniform(low: float, high: float, generator: torch.Generator) -> float:

@@ -20,6 +20,9 @@ ON_CPU = "compute on the CPU: --config device=cpu"
 
 def devices(wanted: str, trial: dict[str, Any], name: str) -> Iterator[Finding]:
     """Findings for the driver and for each device; ``trial`` has the settings of the row called ``name``."""
+    if wanted == "mps":
+        yield _finding("GPU", _tried({**trial, "device": "mps"}, {}), name)
+        return
     gpus = [] if wanted == "cpu" else visible_gpus()
     if not gpus:
         if wanted == "cuda":
@@ -36,8 +39,8 @@ def devices(wanted: str, trial: dict[str, Any], name: str) -> Iterator[Finding]:
     with ThreadPoolExecutor(len(gpus)) as pool:
         results = pool.map(lambda gpu: _tried({**trial, "device": "cuda"}, {VISIBLE: gpu}), gpus)
         for number, (gpu, result) in enumerate(zip(gpus, results, strict=True)):
-            found = _finding(f"GPU {number}", result, name)
-            yield Finding(found.state, found.name, f"{gpu}: {found.text}", found.remedy)
+            finding = _finding(f"GPU {number}", result, name)
+            yield Finding(finding.state, finding.name, f"{gpu}: {finding.text}", finding.remedy)
 
 
 def _tried(trial: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
@@ -67,6 +70,8 @@ def _finding(title: str, result: dict[str, Any], name: str) -> Finding:
     text = f"one step and evaluation of '{name}' in {result['step']:.1f} s, one search in {result['search']:.2f} s"
     if result["device"] == "cuda":
         text = f"{result['name']} with CUDA {result['cuda']}: {text}"
+    elif result["device"] == "mps":
+        return ok(title, f"{result['name']}: {text} on the CPU")
     if not result["agrees"]:
         return problem(title, f"{text}, but the search differs from the CPU's", ON_CPU)
     if result["device"] != result["searched_on"]:

@@ -11,13 +11,13 @@ from pathlib import Path
 from recheck.doctor.finding import Finding, note, ok, problem
 
 LEAST, LITTLE = 1_000_000_000, 20_000_000_000
-"""Bytes: less stops the first study; less than the second is soon full."""
+"""Free bytes: fewer than the first stop even a small study, fewer than the second are soon used up."""
 FEWEST_FILES = 20_000
-"""A dataset has as many images."""
+"""A benchmark dataset may have this many images."""
 WRITTEN, IMAGE, READS = 32 << 20, 150_000, 100
 """Bytes of the file that is written, bytes of a packed image, and images that are read."""
 SLOW_WRITE, SLOW_READ = 30e6, 200
-"""Bytes per second; images per second and process."""
+"""Slower is noted: bytes per second, and images per second and process."""
 OTHER_FOLDER = "choose another folder: --config 'pathvars={results: /scratch/me/results}'"
 FULL = f"free some space, or {OTHER_FOLDER}"
 
@@ -40,7 +40,7 @@ def space(name: str, folder: Path) -> Finding:
     free = about.f_bavail * about.f_frsize
     text = f"{free / 1e9:,.1f} GB free in {folder}"
     if free < LEAST:
-        return problem(name, f"{text}, and even a small study needs {LEAST / 1e9:.0f} GB", FULL)
+        return problem(name, f"{text}, but even a small study needs {LEAST / 1e9:.0f} GB", FULL)
     if about.f_files and about.f_favail < FEWEST_FILES:
         return problem(name, f"only {about.f_favail:,} more files can be created in {folder}", FULL)
     if free < LITTLE:
@@ -69,7 +69,7 @@ def speed(name: str, folder: Path) -> Finding:
         remedy = FULL if error.errno == errno.ENOSPC else f"make {folder} writable, or {OTHER_FOLDER}"
         return problem(name, f"a file of {WRITTEN / 1e6:.0f} MB cannot be written to {folder} ({reason})", remedy)
     if not right:
-        return problem(name, f"{folder} returned other bytes than were written", "check the disk")
+        return problem(name, f"{folder} returned different bytes from those written", "check the disk")
     text = f"writes {written / 1e6:,.0f} MB/s, reads {read:,.0f} images/s in {folder}"
     if written < SLOW_WRITE or read < SLOW_READ:
         return note(name, f"{text}: slow, and a GPU may have to wait for images", "use a local or faster disk")

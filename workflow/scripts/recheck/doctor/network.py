@@ -1,4 +1,4 @@
-"""Check which hosts of the downloads answer. Without a network, only files that are already there can be used."""
+"""Check which hosts of the downloads answer. Without a network, only files that are already on the disk can be used."""
 
 import http.client
 import os
@@ -22,18 +22,18 @@ DROP = "downloads from there will fail: put the files into resources/drop (docs/
 
 def hosts(files: Iterable[Path]) -> dict[str, str]:
     """Name → address of every host that the YAML files of datasets and weights name in their sources."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for source in (source for file in files for source in _sources(read_yaml(file))):
         if "url" in source:
             parts = urlsplit(source["url"])
-            found.setdefault(parts.netloc, f"{parts.scheme}://{parts.netloc}/")
+            addresses.setdefault(parts.netloc, f"{parts.scheme}://{parts.netloc}/")
         elif "gdrive" in source:
-            found["Google Drive"] = "https://drive.google.com/"
+            addresses["Google Drive"] = "https://drive.google.com/"
         elif "huggingface" in source:
-            found["Hugging Face"] = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/") + "/"
+            addresses["Hugging Face"] = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/") + "/"
         elif "npm" in source:
-            found["npm"] = ""  # asked only once, by `answers`
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+            addresses["npm"] = ""  # asked only once, by `answers`
+    return dict(sorted(addresses.items(), key=lambda item: item[0].lower()))
 
 
 def _sources(value: Any) -> Iterator[dict[str, Any]]:
@@ -67,7 +67,7 @@ def answers(addresses: dict[str, str], seconds: float = SECONDS) -> Iterator[Fin
 
 
 def _ask(name: str, address: str, seconds: float, reasons: dict[str, str]) -> None:
-    """Store the reason if a host does not answer. Any answer will do, also that a page does not exist."""
+    """Store the reason if a host does not answer. Any answer counts, even that a page does not exist."""
     try:
         request = urllib.request.Request(address or _registry(seconds), method="HEAD")
         with urllib.request.urlopen(request, timeout=seconds):

@@ -21,7 +21,7 @@ KEYS = ("gpu", "gres", "runtime")
 
 
 def submitted(workflow: Workflow, arguments: Sequence[str]) -> dict[str, Any]:
-    """The profile's name, and rule → resources of its jobs; or the ``error`` because of which none can be submitted.
+    """The profile's name, and rule → resources of its jobs; or the ``error`` that keeps jobs from being submitted.
 
     The profile is the one that the command line names, else the shipped one. Resources on the command line replace
     those of the profile. ``partitions`` of a rule are those of all attempts; None stands for the cluster's default.
@@ -31,7 +31,7 @@ def submitted(workflow: Workflow, arguments: Sequence[str]) -> dict[str, Any]:
         return {"error": f"the package {EXECUTOR.replace('_', '-')} is not installed"}
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):  # it says which profiles it uses
+        with contextlib.redirect_stderr(said):  # Snakemake prints which profiles it uses
             options = _options(list(arguments))
     except (SystemExit, ConfigFileParserException, WorkflowError) as error:
         reason = said.getvalue().strip().splitlines()[-1] if isinstance(error, SystemExit) else str(error)
@@ -63,8 +63,8 @@ def _options(arguments: list[str]) -> Any:
 
 def _partitions(resource: Resource | None, rule: str, retries: int) -> Iterator[str | None]:
     """The partitions of all attempts, each once."""
-    found = [None] if resource is None else [_value(resource, rule, attempt) for attempt in range(1, retries + 2)]
-    for names in dict.fromkeys(found):
+    values = [None] if resource is None else [_value(resource, rule, attempt) for attempt in range(1, retries + 2)]
+    for names in dict.fromkeys(values):
         yield from str(names).split(",") if names else [None]
 
 

@@ -71,7 +71,7 @@ def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], pr
     partition = existing.get(name)
     if partition is None:
         known = ", ".join(existing) or "none"
-        yield problem(title, f"no such partition for {jobs}; there are: {known}", f"set 'slurm_partition' in {profile}")
+        yield problem(title, f"no such partition for {jobs}; known: {known}", f"set 'slurm_partition' in {profile}")
         return
     if not partition.up:
         yield problem(title, f"the partition is down, and {jobs} would wait", "wait, or choose another partition")
@@ -96,15 +96,15 @@ def _asks_for_gpu(resources: dict[str, Any]) -> bool:
 
 def _read(listed: str) -> tuple[dict[str, Partition], str | None]:
     """Partitions by name, and the default one. sinfo has one line per kind of node, and marks the default by a star."""
-    found: dict[str, Partition] = {}
+    known: dict[str, Partition] = {}
     default = None
     for line in listed.splitlines():
         name, state, limit, gres = (*line.split("|"), "", "", "")[:4]
         default = name[:-1] if name.endswith("*") else default
         name = name.rstrip("*")
-        before = found.get(name, Partition(False, 0, False))
-        found[name] = Partition(state == "up", _minutes(limit), before.has_gpus or "gpu" in gres or "shard" in gres)
-    return found, default
+        before = known.get(name, Partition(False, 0, False))
+        known[name] = Partition(state == "up", _minutes(limit), before.has_gpus or "gpu" in gres or "shard" in gres)
+    return known, default
 
 
 def _minutes(limit: str) -> float:

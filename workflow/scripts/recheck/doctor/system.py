@@ -31,11 +31,11 @@ def python(requirements: Path) -> Iterator[Finding]:
     other = []
     for name, wanted in pinned.items():
         try:
-            found = version(name)
+            installed = version(name)
         except PackageNotFoundError:  # conda environments have only the packages of their rules
             continue
-        if found.partition("+")[0] != wanted.partition("+")[0]:
-            other.append(f"{name} {found} instead of {wanted}")
+        if installed.partition("+")[0] != wanted.partition("+")[0]:
+            other.append(f"{name} {installed} instead of {wanted}")
     if other:
         listed = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
         yield note("packages", listed, "make setup installs the versions that results were tested with")
@@ -45,11 +45,11 @@ def python(requirements: Path) -> Iterator[Finding]:
 
 def _pinned(requirements: Path) -> dict[str, str]:
     """Name → version. Packages that are pinned to several versions, by system, are left out."""
-    found: dict[str, set[str]] = {}
+    pins: dict[str, set[str]] = {}
     for line in requirements.read_text(encoding="utf-8").splitlines():
         if match := re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", line):
-            found.setdefault(match[1], set()).add(match[2])
-    return {name: versions.pop() for name, versions in found.items() if len(versions) == 1}
+            pins.setdefault(match[1], set()).add(match[2])
+    return {name: versions.pop() for name, versions in pins.items() if len(versions) == 1}
 
 
 def open_files() -> Finding:
@@ -66,8 +66,10 @@ def open_files() -> Finding:
 
 def shared_memory(runs: int, workers: int) -> Finding:
     """Whether the loader processes of this number of runs at a time have enough shared memory."""
-    if not workers or not Path(SHARED_MEMORY).is_dir():
+    if not workers:
         return ok("shared memory", "not needed, because runs have no loader processes here")
+    if not Path(SHARED_MEMORY).is_dir():
+        return ok("shared memory", f"not limited: this system has no {SHARED_MEMORY}")
     about = os.statvfs(SHARED_MEMORY)
     free, needed = about.f_bavail * about.f_frsize, runs * LOADERS
     text = f"{free / 1e6:,.0f} MB free in {SHARED_MEMORY}"

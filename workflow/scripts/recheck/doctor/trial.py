@@ -32,7 +32,8 @@ def tried(given: dict[str, Any]) -> dict[str, Any]:
     started = time.perf_counter()
     try_row(given["configuration"], noise(given["resize"]), device)
     step = time.perf_counter() - started
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    names = {"cuda": torch.cuda.get_device_name, "mps": lambda device: "GPU of this Mac", "cpu": lambda device: "CPU"}
+    name = names[device.type](device)
     return {"name": name, "cuda": torch.version.cuda, "device": device.type, "step": step, **searched(device.type)}
 
 
@@ -46,9 +47,9 @@ def searched(device: str) -> dict[str, Any]:
     rows = np.arange(ROWS)
     search = Search(gallery, "cuda" if device == "cuda" and faiss.get_num_gpus() else "cpu")
     started = time.perf_counter()
-    found = search.nearest(None, NEIGHBOURS, rows)
+    nearest = search.nearest(None, NEIGHBOURS, rows)
     seconds = time.perf_counter() - started
-    agrees = search.device == "cpu" or np.array_equal(found, Search(gallery, "cpu").nearest(None, NEIGHBOURS, rows))
+    agrees = search.device == "cpu" or np.array_equal(nearest, Search(gallery, "cpu").nearest(None, NEIGHBOURS, rows))
     return {"search": seconds, "searched_on": search.device, "agrees": bool(agrees)}
 
 

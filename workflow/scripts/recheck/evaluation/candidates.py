@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from types import ModuleType
 
 import numpy as np
 
@@ -34,10 +35,25 @@ def _libraries():
 @contextmanager
 def blas_threads(count: int | None = None) -> Iterator[None]:
     """Make numpy's products use ``count`` threads, by default as many as faiss, so that a job has one setting."""
-    import faiss
-
-    with _libraries().limit(limits=count or faiss.omp_get_max_threads(), user_api="blas"):
+    with _libraries().limit(limits=count or threads(), user_api="blas"):
         yield
+
+
+def threads() -> int:
+    """Threads of a search: as many as faiss would use or, where faiss is not installed, numpy's products."""
+    if faiss := library():
+        return faiss.omp_get_max_threads()
+    return max((blas["num_threads"] for blas in _libraries().select(user_api="blas").info()), default=1)
+
+
+@cache
+def library() -> ModuleType | None:
+    """faiss, or None if it is not installed. It is imported late because it takes a second to load."""
+    try:
+        import faiss
+    except ModuleNotFoundError:
+        return None
+    return faiss
 
 
 class Pool:

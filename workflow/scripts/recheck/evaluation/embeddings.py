@@ -1,6 +1,7 @@
 """Embedding files: one float32 matrix per role (test, or query and gallery; train, if figures show it).
 
-Embeddings of the checkpoint that is best on the test set, if any, are in the same file under prefixed names.
+Embeddings of the checkpoint that is best on the test set, if any, and features of the backbone, if a view shows them,
+are in the same file under prefixed names.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from recheck import seal
 from recheck.data.splits import searched
 from recheck.errors import UserError
-from recheck.names import BEST_ON_TEST
+from recheck.names import BACKBONE, BEST_ON_TEST
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,15 @@ def read_embeddings(path: str | Path) -> dict[str, np.ndarray]:
     return stored
 
 
-def read_test_set(path: str | Path, split: Mapping[str, np.ndarray], best_on_test: bool = False) -> Searched:
-    """Test set of a split with a run's embeddings, from the checkpoint that is best on it if wanted and stored."""
+def read_test_set(path: str | Path, split: Mapping[str, np.ndarray], view: str = "") -> Searched:
+    """Test set of a split with a run's embeddings for a view.
+
+    These are outputs of the head or, for the view ``backbone``, of the backbone; for ``best_on_test``, if it is stored,
+    of the checkpoint that is best on the test set.
+    """
     stored, roles = read_embeddings(path), searched(split, "test")
-    prefix = f"{BEST_ON_TEST}/" if best_on_test and f"{BEST_ON_TEST}/{roles[0]}" in stored else ""
+    best = view == BEST_ON_TEST and f"{BEST_ON_TEST}/{roles[0]}" in stored
+    prefix = f"{view}/" if best or view == BACKBONE else ""
     if missing := [role for role in roles if f"{prefix}{role}" not in stored]:
         raise UserError(f"{path} has no embeddings of '{missing[0]}': delete it and run again to recreate it.")
     return Searched(

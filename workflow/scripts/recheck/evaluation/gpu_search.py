@@ -15,8 +15,8 @@ SCRATCH = 256 << 20  # bytes; faiss takes 1.5 GB by default, which the model on 
 
 
 def search_device(wanted: str, queries: int, gallery: int, dimensions: int) -> str:
-    """``cuda`` if a GPU is wanted, the search is large and faiss can use a GPU, else ``cpu``; results are the same."""
-    if wanted == "cpu" or queries * gallery * dimensions <= SMALL:
+    """``cuda`` if that is wanted, the search is large and faiss can use a GPU, else ``cpu``; results are the same."""
+    if wanted != "cuda" or queries * gallery * dimensions <= SMALL:
         return "cpu"
     import faiss  # imported late because it is slow to load
 

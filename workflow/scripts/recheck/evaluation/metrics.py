@@ -23,7 +23,8 @@ import numpy as np
 from recheck.blame import user_code, wrong_result
 from recheck.errors import UserError
 from recheck.evaluation import clustering
-from recheck.evaluation.search import BLOCK, Search
+from recheck.evaluation.hyperbolic_search import searching
+from recheck.evaluation.search import BLOCK
 from recheck.names import AT_R, CLUSTERING, OWN, RECALL, WHOLE, check_metrics
 from recheck.parts import load
 
@@ -40,12 +41,15 @@ def evaluate(
     seed: int = 0,
     block: int = BLOCK,
     clusters: Mapping[str, str] | None = None,
+    curvature: float | None = None,
+    includes_queries: bool = False,
 ) -> dict[str, float]:
     """Metrics by name, as fractions, in the given order.
 
-    Embeddings are not normalised here. Without a gallery, each row searches all others. NMI and AMI cluster only
-    ``embeddings``, not the gallery, by a k-means with the given ``seed`` and the settings ``clusters``
-    (:func:`recheck.evaluation.clustering.evaluate`).
+    Embeddings are not normalised here. Without a gallery, each row searches all others. If the gallery
+    ``includes_queries``, its first rows are the queries in the same order, and no query finds itself. NMI and AMI
+    cluster only ``embeddings``, not the gallery, by a k-means with the given ``seed`` and the settings ``clusters``
+    (:func:`recheck.evaluation.clustering.evaluate`). With a ``curvature``, neighbours are those in the Poincaré ball.
     """
     check_metrics(metrics)
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
@@ -57,7 +61,9 @@ def evaluate(
     by_clusters = [name for name in metrics if name in CLUSTERING]
     values = {}
     if by_neighbours:
-        values |= _retrieval(embeddings, labels, by_neighbours, gallery, places, device, block)
+        among = gallery is None or includes_queries
+        searched = embeddings if gallery is None else gallery
+        values |= _retrieval(embeddings, labels, by_neighbours, searched, places, among, device, block, curvature)
     if by_clusters:
         values |= clustering.evaluate(embeddings, labels, by_clusters, seed, clusters)
     of_gallery = () if gallery is None else (gallery, places)
@@ -79,16 +85,24 @@ def _retrieval(
     embeddings: np.ndarray,
     labels: np.ndarray,
     metrics: Sequence[str],
-    gallery: np.ndarray | None,
+    gallery: np.ndarray,
     places: np.ndarray,
+    among: bool,
     device: str,
     block: int,
+    curvature: float | None,
 ) -> dict[str, float]:
+    """Metrics of queries that search a gallery; ``among``: the queries are the first rows of the gallery."""
     _, codes = np.unique(np.concatenate((labels, places)), return_inverse=True)
     labels, places = codes[: len(labels)], codes[len(labels) :]
     sizes = np.bincount(places, minlength=codes.max(initial=0) + 1)
-    relevant = sizes[labels] - (gallery is None)
+    relevant = sizes[labels] - among
     queries = np.flatnonzero(relevant > 0)
+    if not len(queries) and not among:
+        raise UserError(
+            f"None of the {len(labels)} images has an image of its class in the gallery of {len(places)} images: the "
+            "labels of both must name the same classes."
+        )
     if not len(queries):
         raise UserError(
             f"None of the {len(labels)} images has another image of its class to retrieve: use classes with at least "
@@ -100,18 +114,18 @@ def _retrieval(
         depth = np.maximum(depth, relevant)
     queries = queries[np.argsort(-depth[queries], kind="stable")]  # so that a large class affects only a few blocks
 
-    search = Search(embeddings if gallery is None else gallery, device)
+    search = searching(gallery, device, curvature)
     embeddings = np.asarray(embeddings)
     members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
     values = {name: np.empty(len(queries)) for name in metrics}
     usual = _usual(depth[queries])
-    if gallery is None and nearest_only and len(queries) > len(labels) / 2:
+    if among and nearest_only and len(queries) > len(gallery) / 2:
         search.pair_up(usual)
     for chunk in _slices(depth[queries], usual, block):
         rows = queries[chunk]
-        query_rows = rows if gallery is None else None
+        query_rows = rows if among else None
         if nearest_only:
-            asking = None if gallery is None else embeddings[rows]
+            asking = None if among else embeddings[rows]
             hits = search.hits(asking, labels[rows], places, int(depth[rows].max()), query_rows, block)
             for name in nearest_only:
                 values[name][chunk] = _values(name, hits, relevant[rows])

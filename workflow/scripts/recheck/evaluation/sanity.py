@@ -47,7 +47,7 @@ def at_chance(view: str, metrics: Mapping[str, float], relevant: np.ndarray, siz
     ``relevant`` is the number of images of its class that each query searches, out of ``size`` images. The test uses
     P@1, or the R@k with the smallest k; without these metrics there is no test.
     """
-    depths = {name: int(found[1]) for name in metrics if (found := RECALL.fullmatch(name))}
+    depths = {name: int(match[1]) for name in metrics if (match := RECALL.fullmatch(name))}
     name = "P@1" if "P@1" in metrics else min(depths, key=depths.get, default=None)
     if name is None or not len(relevant):
         return []
@@ -71,8 +71,8 @@ def relevant_images(labels: np.ndarray, gallery: int) -> tuple[np.ndarray, int]:
     queries, searched = (labels[:-gallery], labels[-gallery:]) if gallery else (labels, labels)
     classes, counts = np.unique(searched, return_counts=True)
     known = dict(zip(classes.tolist(), counts.tolist(), strict=True))
-    own = 0 if gallery else 1
-    return np.array([known.get(label, 0) - own for label in queries.tolist()]), len(searched) - own
+    itself = 0 if gallery else 1
+    return np.array([known.get(label, 0) - itself for label in queries.tolist()]), len(searched) - itself
 
 
 def hit_chances(relevant: np.ndarray, size: int, k: int) -> np.ndarray:

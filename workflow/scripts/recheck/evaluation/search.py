@@ -8,7 +8,8 @@ and a bound on its rounding error shows which candidates are certainly in the ri
 - all others form groups, and only these are ordered by their float64 distances;
 - such a gap after the k-th place proves that no other row belongs among the first k.
 
-On a CPU and for many rows, candidates come from ``candidates``, otherwise from faiss. Both give the same order.
+On a CPU and for many rows, candidates come from ``candidates``, otherwise from faiss. Both give the same order. Where
+faiss is not installed, the float64 comparison below replaces it, with the same order again.
 
 Queries without that proof (many duplicates, nearly collapsed embeddings) are compared with the whole gallery in
 float64. Memory grows with the block size, not with queries x gallery.
@@ -21,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from recheck.errors import UserError
-from recheck.evaluation.candidates import Candidates, blas_threads, rounding, unpacked
+from recheck.evaluation.candidates import Candidates, blas_threads, library, rounding, threads, unpacked
 from recheck.evaluation.gpu_search import MOST, GpuSearch
 
 SPARE = 8  # candidates beyond k in which to look for a gap
@@ -45,11 +46,9 @@ class Search:
 
         If it is faster, all candidates are found at once: distances are symmetric, so half of the products are enough.
         """
-        import faiss
-
         count = min(k + SPARE, len(self.gallery) - 1)
         if self._by_products(self.norms, count):
-            self._pairs = self._products.among_all(count, faiss.omp_get_max_threads())
+            self._pairs = self._products.among_all(count, threads())
 
     def nearest(
         self, queries: np.ndarray | None, k: int, query_rows: np.ndarray | None = None, block: int = BLOCK
@@ -171,11 +170,14 @@ class Search:
         self, queries: np.ndarray, norms: np.ndarray, count: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Float32 squared distances and indices of the nearest rows, nearest first, and error bounds."""
-        import faiss  # imported late because it takes a second to load
-
         if self._by_products(norms, count):
-            keys, bound = self._products.of(queries, norms, count, faiss.omp_get_max_threads())
+            keys, bound = self._products.of(queries, norms, count, threads())
             return *unpacked(keys), bound
+        if (faiss := library()) is None:
+            # No candidate is proven, so all queries are compared with the whole gallery.
+            shape = (len(queries), count)
+            rows = np.broadcast_to(np.arange(count), shape)
+            return np.zeros(shape, np.float32), rows.copy(), np.full(len(queries), np.inf)
         bound = rounding(np.float32, queries.shape[1], norms + self.reach)
         on_gpu = self.device.startswith("cuda")
         if on_gpu and count > MOST:
@@ -184,8 +186,8 @@ class Search:
                 stacklevel=2,
             )
         elif on_gpu:
-            if (found := self._gpu.nearest(queries, count)) is not None:
-                return *found, bound
+            if (nearest := self._gpu.nearest(queries, count)) is not None:
+                return *nearest, bound
             self.device = "cpu"
         return *faiss.knn(queries, self.gallery, count), bound
 
@@ -306,13 +308,18 @@ class Search:
             terms = queries[row[chunk]].astype(np.float64)
             terms -= self.gallery[index[chunk]]
             terms *= terms
-            width = terms.shape[1]
-            while width > 1:
-                half = (width + 1) // 2
-                terms[:, : width - half] += terms[:, half:width]
-                width = half
-            result[chunk] = terms[:, 0]
+            result[chunk] = sum_by_halves(terms)
         return result
+
+
+def sum_by_halves(terms: np.ndarray) -> np.ndarray:
+    """Sum of each row in a fixed order; ``terms`` is overwritten."""
+    width = terms.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        terms[:, : width - half] += terms[:, half:width]
+        width = half
+    return terms[:, 0]
 
 
 def neighbours(queries: np.ndarray, k: int, gallery: np.ndarray | None = None, device: str = "cpu") -> np.ndarray:

@@ -38,4 +38,4 @@ class Foreach(torch.optim.Optimizer):
 
     @abstractmethod
     def update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Change the parameters in place; ``self.state`` has the state of each and ``group`` has the settings."""
+        """Change the parameters in place; ``self.state`` has the state of each parameter, ``group`` the settings."""

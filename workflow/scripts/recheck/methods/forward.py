@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import dropout
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from recheck.errors import UserError
 from recheck.models.precision import at_least_float32
@@ -17,6 +17,9 @@ from recheck.parts import build
 
 class Single:
     """One embedding per image."""
+
+    # how often each image passes through the network, which is what a step costs
+    passes = 1
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         return at_least_float32(model(images))
@@ -29,6 +32,8 @@ class InTurns:
     queries, if the sampler orders the batch that way.
     """
 
+    passes = 1
+
     def __init__(self, parts: int):
         self.parts = parts
 
@@ -39,10 +44,15 @@ class InTurns:
 
 
 class Recomputed(InTurns):
-    """Like ``InTurns``, in about 1/``parts`` of the memory and with one more forward pass.
+    """Like ``InTurns``, in about 1/``parts`` of the memory and with one more forward pass (gradient caching).
 
-    Only the embeddings are kept. The backward pass computes each chunk again, with the same random numbers.
+    Only the embeddings of all chunks are kept, so the loss sees the whole batch. The backward pass first has the loss's
+    gradient with respect to the embeddings, and then computes one chunk after the other again, with the same random
+    numbers. For any loss the gradient is that of one pass, except for rounding, unless the network mixes images, as
+    trained batch norm does, or draws random numbers, which then fall to other images.
     """
+
+    passes = 2
 
     def __call__(self, model: nn.Module, images: torch.Tensor) -> torch.Tensor:
         def embed(chunk: torch.Tensor) -> torch.Tensor:
@@ -50,7 +60,9 @@ class Recomputed(InTurns):
                 model, chunk, use_reentrant=False, context_fn=lambda: (contextlib.nullcontext(), _counted_once(model))
             )
 
-        return super().__call__(embed, images)
+        # Otherwise torch ends the second pass by an exception, which would be taken for an error of the user's code.
+        with set_checkpoint_early_stop(False):
+            return super().__call__(embed, images)
 
 
 @contextlib.contextmanager

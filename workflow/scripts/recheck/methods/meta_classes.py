@@ -1,4 +1,4 @@
-"""Random meta-classes: each member of an ensemble learns to separate other groups of classes (DREML)."""
+"""Random meta-classes: each member of an ensemble learns to separate different groups of classes (DREML)."""
 
 import numpy as np
 
@@ -8,11 +8,12 @@ from recheck.errors import UserError
 def mapping(seed: int, members: int, meta_classes: int, classes: int) -> np.ndarray:
     """(members, classes): meta-class of each class for each member, drawn independently and uniformly.
 
-    Uses numpy's legacy generator, as the released code does. Nothing is balanced: a meta-class may be empty.
+    Uses numpy's legacy generator, as the released code does. Nothing is balanced: a meta-class may be empty. A
+    trial's seed is larger than this generator takes.
     """
     if meta_classes < 2:
         raise UserError(f"'relabel.count', the number of meta-classes, must be at least 2, found {meta_classes}.")
-    return np.random.RandomState(seed).randint(0, meta_classes, (members, classes))
+    return np.random.RandomState(seed % 2**32).randint(0, meta_classes, (members, classes))
 
 
 def relabel(labels: np.ndarray, mapping: np.ndarray, member: int) -> np.ndarray:

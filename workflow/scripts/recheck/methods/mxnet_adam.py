@@ -36,13 +36,13 @@ class MXNetAdam(Foreach):
             )
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise UserError(
-                f"'betas' of the optimiser 'MXNetAdam' must be two numbers from 0 and below 1, found {betas}."
+                f"'betas' of the optimiser 'MXNetAdam' must be two numbers of at least 0 and below 1, found {betas}."
             )
         defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "clip": clip}
         super().__init__(params, defaults)
 
     def update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Parameters that have taken the same number of steps share a rate, and so a call."""
+        """Update the parameters with the same number of steps in one call, because they share a rate."""
         by_step: dict[int, list[torch.Tensor]] = {}
         for parameter in parameters:
             state = self.state[parameter]
@@ -63,7 +63,7 @@ class MXNetAdam(Foreach):
         torch._foreach_add_(means, gradients, alpha=1 - first)
         torch._foreach_mul_(squares, second)
         torch._foreach_addcmul_(squares, gradients, gradients, value=1 - second)
-        del gradients  # its memory serves for the roots
+        del gradients  # the roots reuse this memory
         roots = torch._foreach_sqrt(squares)
         torch._foreach_add_(roots, group["eps"])
         rate = group["lr"] * (1 - second**step) ** 0.5 / (1 - first**step)

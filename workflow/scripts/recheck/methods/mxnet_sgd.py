@@ -15,13 +15,14 @@ class MXNetSGD(Foreach):
         v ← momentum · v − lr · (gradient + weight_decay · w),    w ← w + v.
 
     PyTorch's SGD multiplies the momentum with the rate of the current step instead. Both are equal while the rate is
-    constant. After a milestone the momentum collected before it fades here, and drops with the rate there.
+    constant. After a milestone, the momentum collected before it decays gradually here; in PyTorch
+    its effect drops at once, with the rate.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.0, weight_decay: float = 0.0):
         if lr < 0 or weight_decay < 0 or not 0 <= momentum < 1:
             raise UserError(
-                "'lr' and 'weight_decay' of the optimiser 'MXNetSGD' must be at least 0, and 'momentum' from 0 and "
+                "'lr' and 'weight_decay' of the optimiser 'MXNetSGD' must be at least 0, and 'momentum' at least 0 and "
                 f"below 1, found lr {lr}, weight_decay {weight_decay} and momentum {momentum}."
             )
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})

@@ -55,7 +55,7 @@ def _groups(module: nn.Module, factors: dict[str, float], name: str) -> list[dic
                 f"that class; {nearest(str(kind), kinds)}."
             )
         if not isinstance(factor, (int, float)) or isinstance(factor, bool) or factor < 0:
-            raise UserError(f"'optimisers.{name}.lr_factors.{kind}' must be a number from 0, found {factor!r}.")
+            raise UserError(f"'optimisers.{name}.lr_factors.{kind}' must be a number of at least 0, found {factor!r}.")
     return [
         {"params": parameters} if kind is None else {"params": parameters, "lr_factor": factors[kind]}
         for kind, parameters in owned.items()
@@ -92,6 +92,10 @@ class Together:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         return [group for optimiser in self.optimisers for group in optimiser.param_groups]
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def step(self) -> None:
         for optimiser in self.optimisers:

@@ -9,25 +9,35 @@ defined in ``config/weights`` are replaced by a file and its ``sha256`` before a
 timm and torchvision are imported only for their own networks, because importing them is slow.
 """
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from recheck.blame import described_value, place_of, user_code
 from recheck.errors import UserError, nearest
+from recheck.files import sha256
 from recheck.models import pooling
 from recheck.models.bn_inception import BNInception
-from recheck.models.efficientnet_lite import EfficientNetLite0
+from recheck.models.efficientnet_lite import EfficientNetLite0, EfficientNetLite2
+from recheck.models.mobilenet_v2 import MobileNetV2
 from recheck.models.tensors import check_hash, fit, read_tensors
+from recheck.models.unicom import UNICOM, Unicom
 from recheck.names import WEIGHTS_SUFFIXES, check_backbone
 from recheck.parts import load
 
+# timm's weights of a model's name; the first word is older and wrong for most transformers.
+OF_TIMM = ("imagenet", "pretrained")
 # Normalisation of torchvision's ImageNet weights, on the 0–255 scale.
 IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))
 IMAGENET_STD = tuple(255 * value for value in (0.229, 0.224, 0.225))
+# Normalisation of CLIP, which UNICOM has too.
+CLIP_MEAN = tuple(255 * value for value in (0.48145466, 0.4578275, 0.40821073))
+CLIP_STD = tuple(255 * value for value in (0.26862954, 0.26130258, 0.27577711))
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class Backbone:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     channel_order: str = "rgb"
+    weights: dict[str, str] | None = None
+    """``file`` and ``sha256`` of the weights file that was loaded, for the record of a run."""
 
     def __post_init__(self) -> None:
         if self.channel_order not in ("rgb", "bgr"):
@@ -55,30 +67,35 @@ def build_backbone(spec: dict[str, Any], load_weights: bool = True) -> Backbone:
     weights = spec.get("weights", "none") if load_weights else "none"
     options = spec.get("options", {})
     if ":" in name:
-        network = _own(name, options)
+        network = _user_network(name, options)
         order = getattr(network, "channel_order", "rgb")
         backbone = Backbone(network, network.num_features, tuple(network.mean), tuple(network.std), order)
     elif name.startswith("timm/"):
-        backbone = _timm(name.removeprefix("timm/"), options, pretrained=weights == "imagenet")
+        backbone = _timm(name.removeprefix("timm/"), options, pretrained=weights in OF_TIMM)
     else:
         backbone = NAMED[name](options, weights == "imagenet")
-    if weights not in ("imagenet", "none"):
-        _load_file(backbone.network, Path(weights), spec.get("sha256"))
+    if weights not in ("imagenet", "none", *(OF_TIMM if name.startswith("timm/") else ())):
+        _load_file(backbone.network, Path(weights), spec.get("sha256"), convert=name.startswith("timm/"))
+        backbone = replace(backbone, weights=_loaded(Path(weights)))
     return backbone
 
 
-def _own(name: str, options: dict[str, Any]) -> nn.Module:
+def _loaded(path: Path) -> dict[str, str]:
+    return {"file": path.name, "sha256": sha256(path)}
+
+
+def _user_network(name: str, options: dict[str, Any]) -> nn.Module:
     """The network of a user's ``module:function``."""
     function = load(name, "backbone")
     with user_code("backbone", function, **options):
         network = function(**options)
     missing = [key for key in ("num_features", "mean", "std") if not hasattr(network, key)]
     if not isinstance(network, nn.Module) or missing:
-        found = (
+        returned = (
             f"a network without {', '.join(missing)}" if isinstance(network, nn.Module) else described_value(network)
         )
         raise UserError(
-            f"{place_of(function)}: the backbone '{name}' returned {found}. It must return a torch.nn.Module with "
+            f"{place_of(function)}: the backbone '{name}' returned {returned}. It must return a torch.nn.Module with "
             "'num_features' (the size of its output), 'mean' and 'std' (of the input, on the 0–255 scale)."
         )
     return network
@@ -98,29 +115,52 @@ def replace_pooling(backbone: Backbone, spec: dict[str, Any], name: str) -> None
     setattr(backbone.network, attribute, pooling.build_pooling(spec))
 
 
-def _load_file(network: nn.Module, path: Path, sha256: str | None) -> None:
+def _load_file(network: nn.Module, path: Path, expected: str | None, convert: bool) -> None:
     what = "Backbone weights"
     if path.suffix not in WEIGHTS_SUFFIXES:
         raise UserError(
             f"'weights' of a backbone must be 'imagenet', 'none' or a .safetensors, .pth or .pt file, found '{path}'."
         )
-    if sha256 is not None and path.is_file():
-        check_hash(path, sha256, "it is not the file that config/weights describes; delete it and run again")
-    fit(network, read_tensors(path, what), f"{what} '{path}'")
+    if expected is not None and path.is_file():
+        check_hash(path, expected, "it is not the file that config/weights describes; delete it and run again")
+    tensors = read_tensors(path, what)
+    fit(network, _converted(network, tensors) if convert else tensors, f"{what} '{path}'")
+
+
+def _converted(network: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors under timm's names, with position embeddings for the network's size of images.
+
+    timm itself converts them, if the network's module has its usual function for it. Tensors that fit are kept.
+    """
+    expected = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    if convert is None or all(name in tensors and tensors[name].shape == shape for name, shape in expected.items()):
+        return tensors
+    try:
+        return convert(dict(tensors), network)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
+        return tensors  # of another network: the caller says what does not fit
 
 
 def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
-    """A network of timm. timm fetches the weights that the name stands for from the Hugging Face hub."""
+    """A network of timm, with the weights that the name stands for on the Hugging Face hub."""
     import timm
 
     if not timm.is_model(name):
         raise UserError(f"Unknown timm model '{name}'; {nearest(name, timm.list_models(f'{name[:4]}*'))}.")
+    config = timm.get_pretrained_cfg(name)
+    given, weights = {}, None
     try:
-        network = timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+        if pretrained and config is not None and config.hf_hub_id and config.custom_load != "hf":
+            path = Path(hub_file(config.hf_hub_id, config.hf_hub_filename or "model.safetensors"))
+            given = {"pretrained_cfg_overlay": {"state_dict": read_tensors(path, "Backbone weights")}}
+            weights = {"file": f"{config.hf_hub_id}/{path.name}", "sha256": sha256(path)}
+        network = timm.create_model(name, pretrained=pretrained, num_classes=0, **given, **options)
     except Exception as error:  # raised by the hub, by HTTP or by timm itself
         if not pretrained:
-            raise UserError(f"timm cannot build 'timm/{name}' with options {options}: {_first(error)}.") from error
-        config = timm.get_pretrained_cfg(name)
+            raise UserError(
+                f"timm cannot build 'timm/{name}' with options {options} ({_first(error)}): correct 'model.backbone'."
+            ) from error
         page = f" (https://huggingface.co/{config.hf_hub_id})" if config is not None and config.hf_hub_id else ""
         raise UserError(
             f"timm could not download the weights of 'timm/{name}'{page}: {_first(error)}. Run again with an internet "
@@ -128,7 +168,15 @@ def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
         ) from error
     mean, std = network.pretrained_cfg["mean"], network.pretrained_cfg["std"]
     features = getattr(network, "head_hidden_size", network.num_features)  # some networks widen the pooled features
-    return Backbone(network, features, *(tuple(255 * value for value in triple) for triple in (mean, std)))
+    scaled = (tuple(255 * value for value in triple) for triple in (mean, std))
+    return Backbone(network, features, *scaled, weights=weights)
+
+
+def hub_file(repository: str, name: str) -> str:
+    """Path of a file of the Hugging Face hub in its cache, downloaded if it is not there."""
+    from huggingface_hub import hf_hub_download
+
+    return hf_hub_download(repository, name)
 
 
 def _first(error: Exception) -> str:
@@ -148,7 +196,19 @@ def _efficientnet_lite0(options: dict[str, Any], pretrained: bool) -> Backbone:
         )
         stored = read_tensors(path, "Backbone weights")
         network.load_state_dict({name: value for name, value in stored.items() if not name.startswith("_fc.")})
-    return Backbone(network, network.num_features, (127.0,) * 3, (128.0,) * 3)
+    return Backbone(
+        network, network.num_features, (127.0,) * 3, (128.0,) * 3, weights=_loaded(path) if pretrained else None
+    )
+
+
+def _efficientnet_lite2(options: dict[str, Any], pretrained: bool) -> Backbone:
+    _refuse("efficientnet_lite2", options, pretrained)
+    return Backbone(EfficientNetLite2(), EfficientNetLite2.num_features, (127.0,) * 3, (128.0,) * 3)
+
+
+def _mobilenet_v2(options: dict[str, Any], pretrained: bool) -> Backbone:
+    _refuse("mobilenet_v2", options, pretrained)
+    return Backbone(MobileNetV2(), MobileNetV2.num_features, IMAGENET_MEAN, IMAGENET_STD)
 
 
 def _bn_inception(options: dict[str, Any], pretrained: bool) -> Backbone:
@@ -175,6 +235,18 @@ def _efficientnet_b0(options: dict[str, Any], pretrained: bool) -> Backbone:
     return Backbone(network, features, IMAGENET_MEAN, IMAGENET_STD)
 
 
+def _unicom(name: str) -> Callable[[dict[str, Any], bool], Backbone]:
+    def build(options: dict[str, Any], pretrained: bool) -> Backbone:
+        for key in options:
+            if key not in UNICOM[name]:
+                raise UserError(f"Unknown option '{key}' of backbone '{name}'; {nearest(key, UNICOM[name])}.")
+        _refuse(name, {}, pretrained)
+        network = Unicom(**{**UNICOM[name], **options})
+        return Backbone(network, network.num_features, CLIP_MEAN, CLIP_STD)
+
+    return build
+
+
 def _refuse(name: str, options: dict[str, Any], pretrained: bool) -> None:
     """Refuse options, and weights by name: config/weights turns names into files before a job starts."""
     if options:
@@ -190,5 +262,8 @@ NAMED: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {
     "bn_inception": _bn_inception,
     "efficientnet_b0": _efficientnet_b0,
     "efficientnet_lite0": _efficientnet_lite0,
+    "efficientnet_lite2": _efficientnet_lite2,
+    "mobilenet_v2": _mobilenet_v2,
     "resnet50": _resnet50,
+    **{name: _unicom(name) for name in UNICOM},
 }

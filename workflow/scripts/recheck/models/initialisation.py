@@ -30,11 +30,17 @@ def _kaiming_normal(weight: torch.Tensor, mode: str) -> None:
     nn.init.kaiming_normal_(weight, mode=mode)
 
 
+def _orthogonal(weight: torch.Tensor, gain: float) -> None:
+    """Rows (or columns, if there are fewer) of length ``gain`` that are orthogonal to each other."""
+    nn.init.orthogonal_(weight, gain)
+
+
 RULES: dict[str, Callable[[torch.Tensor, Any], None]] = {
     "uniform": _uniform,
     "normal": _normal,
     "truncated_normal": _truncated_normal,
     "kaiming_normal": _kaiming_normal,
+    "orthogonal": _orthogonal,
 }
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 STEPS = 2_000_000
-"""Most opcodes (and copied elements) of a pickle. A whole ResNet-50 has about 30,000."""
+"""Maximum number of opcodes (and copied elements) of a pickle. A whole ResNet-50 has about 30,000."""
 # Modules of the standard library, in Python 2 too. Of these, a checkpoint needs only what is named in DATA and CALLS.
 STANDARD = {*sys.stdlib_module_names, "__builtin__", "copy_reg", "commands", "exceptions"}
 BUILTIN = ("builtins", "__builtin__")

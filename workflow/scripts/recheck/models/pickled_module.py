@@ -9,30 +9,30 @@ from recheck.models.torch_file import Stored
 DEPTH, PARTS, LETTERS = 100, 100_000, 1000
 """Limits of a pickled module: nested modules, modules and tensors together, and letters in the name of a tensor.
 
-A part counts as often as it is reached: a small file may hold the same module many times.
+A module or tensor counts as often as it is reached: a small file may hold the same module many times.
 """
 
 
 def is_module(value: Any) -> bool:
     """Whether a ``Thing`` is a pickled ``torch.nn.Module``."""
-    return type(value) is Thing and all(type(part(value, name)) is Table for name in ("_parameters", "_modules"))
+    return type(value) is Thing and all(type(attribute(value, name)) is Table for name in ("_parameters", "_modules"))
 
 
-def part(thing: Thing, name: str) -> Any:
+def attribute(thing: Thing, name: str) -> Any:
     """An attribute of a pickled object, or None."""
     return thing.state.get(name) if type(thing.state) is Table else None
 
 
 def children(module: Thing) -> dict[str, Any]:
     """The submodules of a module, by name."""
-    return part(module, "_modules")
+    return attribute(module, "_modules")
 
 
 def unwrapped(module: Thing) -> Thing:
     """The module inside wrappers for several GPUs, which have only the submodule ``module``."""
     for _ in range(DEPTH):
         inside = children(module)
-        if list(inside) != ["module"] or part(module, "_parameters") or not is_module(inside["module"]):
+        if list(inside) != ["module"] or attribute(module, "_parameters") or not is_module(inside["module"]):
             break
         module = inside["module"]
     return module
@@ -48,7 +48,7 @@ def state_dict(module: Thing) -> dict[str, Stored]:
         parts += _count(current)
         if depth > DEPTH or len(prefix) > LETTERS or parts > PARTS:
             raise Refused("has too many modules, or modules that contain each other")
-        for name, value in _own(current):
+        for name, value in _direct_tensors(current):
             if len(name) > LETTERS:
                 raise Refused(f"has a tensor with a name of {len(name):,} letters, '{shown(name)}'")
             if type(value) is not Stored:
@@ -63,17 +63,17 @@ def state_dict(module: Thing) -> dict[str, Stored]:
 
 
 def _count(module: Thing) -> int:
-    """How many parts a module has, itself included."""
-    tables = [part(module, name) for name in ("_parameters", "_buffers", "_modules")]
-    forgotten = elements(part(module, "_non_persistent_buffers_set"))
+    """Number of tensors and modules directly in a module, plus the module itself."""
+    tables = [attribute(module, name) for name in ("_parameters", "_buffers", "_modules")]
+    forgotten = elements(attribute(module, "_non_persistent_buffers_set"))
     return 1 + len(forgotten) + sum(len(table) for table in tables if type(table) is Table)
 
 
-def _own(module: Thing) -> Iterator[tuple[str, Any]]:
+def _direct_tensors(module: Thing) -> Iterator[tuple[str, Any]]:
     """The parameters and the persistent buffers of a module itself."""
-    forgotten = {name for name in elements(part(module, "_non_persistent_buffers_set")) if type(name) is str}
-    buffers = part(module, "_buffers")
-    for name, value in part(module, "_parameters").items():
+    forgotten = {name for name in elements(attribute(module, "_non_persistent_buffers_set")) if type(name) is str}
+    buffers = attribute(module, "_buffers")
+    for name, value in attribute(module, "_parameters").items():
         if value is not None:
             yield name, value
     for name, value in buffers.items() if type(buffers) is Table else ():

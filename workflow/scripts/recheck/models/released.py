@@ -37,10 +37,12 @@ def convert_mlrc(spec: dict[str, Any], trunk: Path, embedder: Path) -> dict[str,
     what, head = f"{WHAT} '{embedder}'", _plain(embedder)
     for copy, name in TWICE.items():
         if copy in head and name in head and not torch.equal(head.pop(copy), head[name]):
-            raise UserError(f"{what}: tensors '{copy}' and '{name}' must be equal, but they differ.")
+            raise UserError(f"{what}: tensors '{copy}' and '{name}' must be equal, but they differ: download it again.")
     for name in HEAD:
         if name not in head:
-            raise UserError(f"{what} must contain tensor '{name}', found {', '.join(sorted(head)) or 'no tensors'}.")
+            raise UserError(
+                f"{what} must contain tensor '{name}', found {', '.join(sorted(head)) or 'no tensors'}: {REMEDY}."
+            )
     fit(model.head, {HEAD.get(name, name): tensor for name, tensor in head.items()}, what, ignored=())
     return model.state_dict()
 
@@ -56,7 +58,9 @@ def convert_contextual(spec: dict[str, Any], model: Path) -> dict[str, torch.Ten
     content = read_torch(model, WHAT)
     network = content[0] if type(content) is tuple and content else content
     if not pickled_module.is_module(network):
-        raise UserError(f"{what} must be a tuple that starts with a pickled network, as the authors' program saves it.")
+        raise UserError(
+            f"{what} must be a tuple that starts with a pickled network, as the authors' program saves it: {REMEDY}."
+        )
     network = pickled_module.unwrapped(network)
     parts = pickled_module.children(network)
     backbone, remap, norm = (parts.get(name) for name in ("backbone", "remap", "standardize"))
@@ -67,21 +71,21 @@ def convert_contextual(spec: dict[str, Any], model: Path) -> dict[str, torch.Ten
     _check_modules(spec, backbone, norm, what)
     tensors = module_tensors(network, model, WHAT)
     converted = EmbeddingModel(spec, load_weights=False)
-    for name, own in (("backbone", converted.backbone), ("remap", converted.head)):
+    for name, module in (("backbone", converted.backbone), ("remap", converted.head)):
         chosen = {key.removeprefix(f"{name}."): tensors.pop(key) for key in list(tensors) if key.startswith(f"{name}.")}
-        fit(own, chosen, f"{what}, '{name}',", ignored=(), remedy=REMEDY)
+        fit(module, chosen, f"{what}, '{name}',", ignored=(), remedy=REMEDY)
     if tensors:
         raise UserError(f"{what} do not fit the network: it has no tensor '{shown(next(iter(tensors)))}'; {REMEDY}.")
     return converted.state_dict()
 
 
 def _check_modules(spec: dict[str, Any], backbone: Thing, norm: Any, what: str) -> None:
-    """Refuse a network with another pooling or another head than the study's."""
+    """Refuse a network whose pooling or head differs from the study's."""
     pooling = pickled_module.children(backbone).get("avgpool")
-    found = pooling.kind.name if pickled_module.is_module(pooling) else "nothing"
+    actual = pooling.kind.name if pickled_module.is_module(pooling) else "nothing"
     expected = POOLINGS[(spec.get("pooling") or {"class": "Average"})["class"]]
-    if found != expected:
-        raise UserError(f"{what} have the pooling {shown(found)}, expected {expected}: {REMEDY}.")
+    if actual != expected:
+        raise UserError(f"{what} have the pooling {shown(actual)}, expected {expected}: {REMEDY}.")
     wanted = spec["head"]["class"] == "LayerNormLinear"
     if pickled_module.is_module(norm) != wanted:
         raise UserError(

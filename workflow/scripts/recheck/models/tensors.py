@@ -18,12 +18,12 @@ from recheck.models.torch_file import Stored
 
 PREFIX = "module."
 MODULES = 100
-"""Most modules of a collection that are searched for tensors."""
+"""Maximum number of modules of a collection that are searched for tensors."""
 
 # Names that libraries give to the classifier, which an embedding does not need.
 CLASSIFIER = {
     f"{layer}.{tensor}"
-    for layer in ("last_linear", "fc", "classifier", "classifier.1", "head", "head.fc")
+    for layer in ("last_linear", "fc", "_fc", "classifier", "classifier.1", "head", "head.fc", "head_dist")
     for tensor in ("weight", "bias")
 }
 
@@ -100,12 +100,12 @@ def fit(
     """
     expected = network.state_dict()
     fitting: dict[str, torch.Tensor] = {}
-    for found, tensor in tensors.items():
-        name = found if found in expected else found.removeprefix(PREFIX)
+    for given, tensor in tensors.items():
+        name = given if given in expected else given.removeprefix(PREFIX)
         if name not in expected:
             if name in ignored:
                 continue
-            raise UserError(f"{what} do not fit the network: it has no tensor '{shown(found)}'; {remedy}.")
+            raise UserError(f"{what} do not fit the network: it has no tensor '{shown(given)}'; {remedy}.")
         if name in fitting:
             raise _both(what, name)
         fitting[name] = _suitable(name, tensor, expected[name], what, remedy)
@@ -169,7 +169,7 @@ def _weights(content: Any, path: Path, what: str) -> dict[str, Stored]:
     if len(modules) > MODULES:
         raise UserError(f"{what} '{path}' contain {len(modules):,} modules, expected one. {AGAIN}.")
     tensors = {key: pickled_module.state_dict(module) for key, module in modules.items()}
-    filled = {key: own for key, own in tensors.items() if own}
+    filled = {key: named for key, named in tensors.items() if named}
     if len(filled) > 1:
         names = ", ".join(f"'{shown(key)}'" for key in list(filled)[:10])
         raise UserError(f"{what} '{path}' contain {len(filled)} modules ({names}), expected one. {AGAIN}.")
@@ -195,7 +195,7 @@ def _values(tensors: Mapping[str, Stored], path: Path, what: str) -> dict[str, t
     for name, stored in tensors.items():
         if stored.kind:
             raise UserError(
-                f"{what} '{path}' have an unusual tensor '{shown(name)}' ({stored.kind}), expected one with ordinary "
+                f"{what} '{path}' contain the tensor '{shown(name)}' ({stored.kind}), expected a tensor of ordinary "
                 f"numbers. {AGAIN}."
             )
     return {name: stored.tensor() for name, stored in tensors.items()}

@@ -25,7 +25,7 @@ from recheck.models.pickled import AGAIN, Global, Refused, Table, Thing, shown
 PICKLE_BYTES = 32 << 20
 """Largest pickle of a checkpoint. Tensors are stored beside it; a whole ResNet-50 has 100 kB."""
 DIMENSIONS, NUMBERS = 16, 1 << 31
-"""Most dimensions and numbers of a tensor; repeated numbers (stride 0) are stored once, so the file may be small."""
+"""Maximum dimensions and numbers of a tensor; repeated numbers (stride 0) are stored once, so a file may be small."""
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 ZIP, MEMBER_BYTES = b"PK\x03\x04", 1 << 62
 DAMAGED = "is damaged or has another format"
@@ -121,7 +121,7 @@ def _read_zip(path: Path) -> Any:
         raise Refused("is a TorchScript program, not a checkpoint")
     order = _read_member(archive, f"{folder}byteorder", 16).decode() if f"{folder}byteorder" in members else "little"
     if order != sys.byteorder:
-        raise Refused(f"has {shown(order)}-endian numbers, and this machine is {sys.byteorder}-endian")
+        raise Refused(f"has {shown(order)}-endian numbers, but this machine is {sys.byteorder}-endian")
     known: dict[str, Storage] = {}
 
     def storage(identifier: Any) -> Storage:
@@ -263,7 +263,7 @@ def _storage_id(identifier: Any) -> tuple[torch.dtype, str, int]:
 
 
 def _rebuilt(call: Thing) -> Any:
-    """The tensor that a call of torch describes; other calls stay what they are."""
+    """The tensor that a call of torch describes; other calls are returned unchanged."""
     module, name = call.kind
     arguments = call.arguments
     if call.kind == ("torch._tensor", "_rebuild_from_type_v2"):  # of a class of tensors, or with attributes

@@ -47,10 +47,10 @@ def build(facts: Mapping[str, Any], evaluations: pd.DataFrame, folds: pd.DataFra
         if not compared:
             continue
         names = [{"view": view, "metric": metric, "first": first, "second": second} for first, second in compared]
-        part = pd.DataFrame([name | asdict(found) for name, found in zip(names, compared.values(), strict=True)])
-        part[POINTS] *= 100
-        notes = [_note(len(rows[one]), len(rows[two]), found.seeds) for (one, two), found in compared.items()]
-        parts.append(part.assign(p_adjusted=paired.adjusted(part["p"]), note=notes)[COLUMNS])
+        frame = pd.DataFrame([name | asdict(pair) for name, pair in zip(names, compared.values(), strict=True)])
+        frame[POINTS] *= 100
+        notes = [_note(len(rows[one]), len(rows[two]), pair.seeds) for (one, two), pair in compared.items()]
+        parts.append(frame.assign(p_adjusted=paired.adjusted(frame["p"]), note=notes)[COLUMNS])
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
@@ -59,10 +59,10 @@ def values(evaluations: pd.DataFrame, folds: pd.DataFrame, view: str, metric: st
     rows: dict[str, dict[int, list[float]]] = {}
     for frame, single in ((evaluations, True), (folds, False)):
         shown = frame[(frame["view"] == view) & (frame["metric"] == metric)]
-        for (method, seed), part in shown.groupby(["method", "seed"], sort=False)["value"]:
+        for (method, seed), seed_values in shown.groupby(["method", "seed"], sort=False)["value"]:
             # folds of a seed that lacks another view are not compared
             if single or seed in rows.get(method, ()):
-                rows.setdefault(method, {})[seed] = part.tolist()
+                rows.setdefault(method, {})[seed] = seed_values.tolist()
     return rows
 
 

@@ -152,8 +152,8 @@ def _files(dataset: Document) -> str:
         images = "The number of images is not known yet."
     else:
         about = "" if dataset["sizes"]["exact"] else "about "
-        found = dataset["sizes"]["roles"]
-        counts = [(role, found[role]) for role in dict.fromkeys([*ROLES, *found]) if role in found]
+        sizes = dataset["sizes"]["roles"]
+        counts = [(role, sizes[role]) for role in dict.fromkeys([*ROLES, *sizes]) if role in sizes]
         roles = ", ".join(f"{count:,} {role.replace('_', ' ')}" for role, count in counts)
         images = f"Images per fold: {about}{roles}."
     least = "" if dataset["downloads_complete"] else "at least "
@@ -193,16 +193,16 @@ def _actual(document: Document) -> str:
         )
     devices = sorted({device for row in document["rows"] for device in row.get("actual", {}).get("devices", [])})
     notes.append(
-        "Hours are those of the training steps of finished runs, by the images per second in history.csv; the estimate "
-        "is for the same steps at the speed that config/gpus.yaml assumes. Wall hours include evaluations and waiting "
-        "for images, but only the last attempt of a run that was interrupted."
+        "Hours are for the training steps of finished runs, computed from the images per second in history.csv; the "
+        "estimate is for the same steps at the speed that config/gpus.yaml assumes. Wall hours include evaluations "
+        "and waiting for images, but only the last attempt of a run that was interrupted."
     )
     if devices:
         notes.append(f"Trained on {', '.join(devices)}.")
     if any("actual" in row and row["actual"]["timed"] and not row["actual"]["on_gpu"] for row in document["rows"]):
         notes.append(
-            f"Runs on another device than {document['gpu']['title']} are not compared with the estimate: choose theirs "
-            "with config 'gpu'."
+            f"Runs on devices other than {document['gpu']['title']} are not compared with the estimate. To compare "
+            "them, set config 'gpu' to their device."
         )
     if any(row.get("actual", {}).get("reused") for row in document["rows"]):
         notes.append("Runs that were copied from another study have no hours.")
@@ -210,7 +210,7 @@ def _actual(document: Document) -> str:
 
 
 def assumptions(document: Document) -> list[str]:
-    """What the numbers assume, one sentence or two each."""
+    """The assumptions behind the numbers, in one or two sentences each."""
     rows = [row for row in document["rows"] if "hours" in row]
     gpu = document["gpu"]
     kind = kind_of(gpu)
@@ -218,17 +218,17 @@ def assumptions(document: Document) -> list[str]:
     sentences = [_speeds(rows, gpu)]
     if any(row["steps"][0] != row["steps"][1] for row in rows):
         sentences.append(
-            "A range is from a run that never gets better than at its start, so that early stopping ends it as soon as "
-            "possible, to a run that takes all steps of its schedule."
+            "The lower end of a range is a run that never improves, so that early stopping ends it as soon as "
+            "possible; the upper end is a run that takes all steps of its schedule."
         )
     sentences += [
-        "FLOPs are counted on the shapes of the network's tensors; a multiplication and an addition are two. They are "
-        "those of training steps and of the forward passes for evaluation and embedding. For grouped convolutions the "
+        "FLOPs are counted on the shapes of the network's tensors; a multiplication and an addition count as two. "
+        "They cover training steps and the forward passes for evaluation and embedding. For grouped convolutions the "
         "backward pass counts as two forward passes. Losses, miners, optimisers, nearest-neighbour search and "
         "clustering are not counted.",
         f"{kind} memory is a lower bound: 0.5 GiB for {started}, the batch, the weights, their gradients, two numbers "
         "of the optimiser per weight, and all tensors that the forward pass keeps for the backward pass (with float16 "
-        "and bfloat16, half of them). Workspaces and fragmentation come on top.",
+        "and bfloat16, half of them). Workspaces and fragmentation add to it.",
         "Loading images is not included."
         if kind == "CPU"
         else "Loading images is assumed to keep up with the GPU. Small networks and small batches use less of a GPU "

@@ -19,7 +19,7 @@ from recheck.evaluation.embeddings import read_embeddings
 from recheck.files import read_json
 from recheck.names import QUERY_VIEWS
 from recheck.quoted_searches import QuotedSearch
-from recheck.report import comparison, results, searches, tables, warned
+from recheck.report import comparison, price, results, searches, tables, warned
 from recheck.report.tables.frame import Published, build
 
 
@@ -87,8 +87,8 @@ class Inputs:
     def warnings(self) -> list[warned.Warned]:
         """What sanity checks found in the measured seeds."""
         measured = set(self.evaluations[["method", "seed"]].itertuples(index=False, name=None))
-        found = results.read_runs(self.paths("runs")), results.read_warnings(self.paths("evaluations"))
-        return warned.of_rows(*([one for one in each if (one["method"], one["seed"]) in measured] for each in found))
+        records = results.read_runs(self.paths("runs")), results.read_warnings(self.paths("evaluations"))
+        return warned.of_rows(*([one for one in each if (one["method"], one["seed"]) in measured] for each in records))
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -107,7 +107,13 @@ class Inputs:
             failures=self.failures,
             warnings=self.warnings,
             searched=searches.searched(self.chosen, results.read_runs(self.paths("runs"))) if self.chosen else None,
+            prices=self.prices if self.facts["show_cost"] else None,
         )
+
+    @cached_property
+    def prices(self) -> dict[str, price.Price]:
+        """What training each row costs."""
+        return price.prices(results.read_runs(self.paths("runs")))
 
     @cached_property
     def validation(self) -> pd.DataFrame:
@@ -134,7 +140,7 @@ class Inputs:
 
     @cached_property
     def importances(self) -> dict[str, dict[str, float]]:
-        """The importance of each free setting, for the tuned rows whose trials can tell."""
+        """The importance of each free setting, for the tuned rows whose trials determine it."""
         return searches.read_importances(self.paths("importances"))
 
     @cached_property
@@ -188,7 +194,7 @@ class Inputs:
     def best(self) -> str | None:
         """The trained row to show: the highest lead metric in the first view, if possible without a warning."""
         lead, reference = (self.facts["lead_metric"], self.facts["views"][0]), self.facts["reference"]
-        warned_rows = [found.method for found in self.warnings]
+        warned_rows = [warning.method for warning in self.warnings]
         sane = results.best_method(self.summary, *lead, exclude=[reference, *warned_rows])
         return sane or results.best_method(self.summary, *lead, exclude=[reference])
 

@@ -102,7 +102,7 @@ def make(
     order = {row: place for place, row in enumerate(labels)}
     runs = results.read_runs(run_files)
     runs.sort(key=lambda run: (run["dataset"], order.get(run["method"], len(order)), run["seed"], run["fold"]))
-    found = verdicts.lines({dataset: tables[dataset].frame for dataset in facts["datasets"]})
+    verdict_lines = verdicts.lines({dataset: tables[dataset].frame for dataset in facts["datasets"]})
     return render(
         study=facts["study"],
         title=facts["title"],
@@ -117,8 +117,8 @@ def make(
         quoted=facts["quoted"],
         titles=facts["titles"],
         command=facts["command"],
-        verdict=verdicts.sentence(found["verdict"]),
-        verdict_note=verdicts.multiplicity(found),
+        verdict=verdicts.sentence(verdict_lines["verdict"]),
+        verdict_note=verdicts.multiplicity(verdict_lines),
         across=_across(drawn, own_figures, facts.get("captions_across", {})),
         searches=[PlainTable(**table) for path in search_files for table in read_json(path).values()],
         board=board,

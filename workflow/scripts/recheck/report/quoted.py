@@ -15,11 +15,11 @@ Facts = Mapping[str, Any]
 def of_dataset(inputs: Inputs) -> dict[str, list[QuotedSearch]]:
     """Row → its published searches on the dataset of these inputs, those with the study's batch size first."""
     by_key = {(search.dataset, search.row, search.batch): search for search in inputs.quoted_searches}
-    found: dict[str, list[QuotedSearch]] = {}
+    by_row: dict[str, list[QuotedSearch]] = {}
     for about in sorted(inputs.facts["quoted_searches"], key=lambda about: not about["same_batch"]):
         published_row = inputs.rows[about["row"]]["compare_to"]
-        found.setdefault(about["row"], []).append(by_key[inputs.facts["dataset"], published_row, about["batch"]])
-    return {row: found[row] for row in inputs.labels if row in found}
+        by_row.setdefault(about["row"], []).append(by_key[inputs.facts["dataset"], published_row, about["batch"]])
+    return {row: by_row[row] for row in inputs.labels if row in by_row}
 
 
 def study_batch(facts: Facts) -> int | None:

@@ -90,12 +90,12 @@ def read_folds(paths: Iterable[str | Path]) -> pd.DataFrame:
 
 def read_warnings(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
     """Method, seed, view and warnings of every evaluation."""
-    found = []
+    evaluations = []
     for path in paths:
         where, content = place(path), _object(path)
         view, warnings = content.get("view", Path(where.name).stem), content.get("warnings", [])
-        found.append({"method": where.method, "seed": where.seed, "view": view, "warnings": warnings})
-    return found
+        evaluations.append({"method": where.method, "seed": where.seed, "view": view, "warnings": warnings})
+    return evaluations
 
 
 def _object(path: str | Path) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def read_histories(paths: Iterable[str | Path]) -> pd.DataFrame:
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not valid CSV ({error}). Delete it and run again to rebuild it.") from None
         if not {"epoch", "step"} <= set(history.columns):
-            raise UserError(f"{path} lacks the columns 'epoch' and 'step'. Delete it and run again to rebuild it.")
+            raise UserError(f"{path} has no columns 'epoch' and 'step'. Delete it and run again to rebuild it.")
         history.insert(0, "fold", where.fold or 0)
         history.insert(0, "seed", where.seed)
         history.insert(0, "method", where.method)
@@ -274,7 +274,8 @@ def test_images(split: Mapping[str, Any], with_gallery: bool = False) -> np.ndar
     folds = [[image for role in _shown_roles(fold, with_gallery) for image in fold[role]] for fold in split["folds"]]
     if any(fold != folds[0] for fold in folds[1:]):
         raise UserError(
-            "The folds of this split have different test images, so one figure can't show their embeddings together."
+            "The folds of this split have different test images, so figures can't show their embeddings together: "
+            "choose a split whose folds share their test images."
         )
     return np.asarray(folds[0], dtype=np.int64)
 

@@ -21,7 +21,7 @@ TRIAL_COLUMNS = ("round", "trial", "state", "objective", "standard_error")
 class Searched:
     """The search of one row: validation of the selected trial and of its reruns, in percent, and what it took.
 
-    ``rerun`` is the mean over the seeds, of which the selected trial is none; NaN before the first.
+    ``rerun`` is the mean over the table's seeds, without the selected trial; NaN before the first rerun.
     """
 
     metric: str
@@ -38,7 +38,7 @@ def read_chosen(paths: Iterable[str | Path]) -> dict[str, dict[str, Any]]:
 
 
 def read_importances(paths: Iterable[str | Path]) -> dict[str, dict[str, float]]:
-    """Row → share of each free setting, without the rows whose trials cannot tell."""
+    """Row → share of each free setting, without the rows whose trials do not determine them."""
     shares = {place(path).method: _content(path, "importance")["importance"] for path in paths}
     return {row: of_row for row, of_row in shares.items() if of_row}
 
@@ -59,7 +59,7 @@ def read_trials(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not valid CSV ({error}). Delete it and run again to rebuild it.") from None
         if missing := [name for name in TRIAL_COLUMNS if name not in table]:
-            raise UserError(f"{path} lacks the column '{missing[0]}'. Delete it and run again to rebuild it.")
+            raise UserError(f"{path} has no column '{missing[0]}'. Delete it and run again to rebuild it.")
         trials[place(path).method] = table
     return trials
 

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -30,8 +31,8 @@ log = logging.getLogger("recheck")
 # figure → axes with the places (in data coordinates) and texts of their marks
 _TOLD: WeakKeyDictionary[Figure, list[tuple[Axes, list[tuple[float, float, str]]]]] = WeakKeyDictionary()
 
-# Inches. All figures have the same width, because pages and papers scale them to a common width: only so do letters of
-# the same size look the same in all of them.
+# Inches. All figures have the same width, because pages and papers scale them to a common width. So letters of the
+# same size look the same in all of them.
 WIDTH = 10.9
 # Points. Text has no other sizes.
 SMALL, NORMAL, TITLE = 8, 9, 10
@@ -211,7 +212,7 @@ def tell(axis: Axes, xs: Iterable[float], ys: Iterable[float], texts: Iterable[s
 
 
 def _values(figure: Figure) -> list[tuple[float, float, str]]:
-    """The places of all values that were told, as fractions of width and height from the top left corner."""
+    """All values passed to ``tell``, with their places as fractions of width and height from the top left corner."""
     values = []
     for axis, points in _TOLD.get(figure, ()):
         to_figure = axis.transData + figure.transFigure.inverted()
@@ -228,7 +229,7 @@ def _add_values(path: Path, values: Sequence[tuple[float, float, str]]) -> None:
 
 
 def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
-    """The figure, after writing both files atomically, without dates or version strings."""
+    """Write the figure to both files atomically, without dates or version strings, and return it."""
     import matplotlib.pyplot as plt
 
     figure.set_figwidth(WIDTH)
@@ -245,12 +246,14 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
 
 def find_glyphs(figure: Figure) -> None:
     """Give texts with characters that the font lacks another installed font; warn if there is none."""
-    from matplotlib.font_manager import findfont, get_font
+    from matplotlib.font_manager import findfont
     from matplotlib.text import Text
 
     lacking: list[tuple[Text, set[str]]] = []
     for text in figure.findobj(Text):
-        known = get_font(findfont(text.get_fontproperties())).get_charmap()
+        if not text.get_text():
+            continue
+        known = _characters(findfont(text.get_fontproperties()))
         missing = {
             character for character in text.get_text() if not character.isspace() and ord(character) not in known
         }
@@ -270,9 +273,17 @@ def find_glyphs(figure: Figure) -> None:
         )
 
 
+@cache
+def _characters(font: str) -> frozenset[int]:
+    """The characters of a font file, cached because matplotlib lists thousands of them anew for every text."""
+    from matplotlib.font_manager import get_font
+
+    return frozenset(get_font(font).get_charmap())
+
+
 def _fonts_with(characters: Iterable[str]) -> dict[str, set[str]]:
     """The names of installed fonts that together have as many of the characters as possible, with these characters."""
-    from matplotlib.font_manager import fontManager, get_font
+    from matplotlib.font_manager import fontManager
 
     wanted, fonts = set(characters), {}
     for entry in sorted(fontManager.ttflist, key=lambda entry: (entry.name, entry.weight != 400, entry.style)):
@@ -280,7 +291,7 @@ def _fonts_with(characters: Iterable[str]) -> dict[str, set[str]]:
             break
         # matplotlib's font of last resort has a box for every character
         if entry.name not in fonts and not entry.name.startswith("Last Resort"):
-            known = get_font(entry.fname).get_charmap()
+            known = _characters(entry.fname)
             if has := {character for character in wanted if ord(character) in known}:
                 fonts[entry.name] = has
                 wanted -= has

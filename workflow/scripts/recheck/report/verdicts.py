@@ -75,12 +75,12 @@ def _judged(row: Any, by_seed: Mapping[int, float], rule: Mapping[str, Any], mea
         return {**none, **settings, "verdict": ONE_SEED if len(seeds) else NOT_RUN}
     quote = Quote(row.published, row.published_runs, row.published_spread, row.reading_error)
     known = (row.mean, none["sd"], len(seeds), quote, *settings.values())
-    found = verdict.compare(*known)
+    comparison = verdict.compare(*known)
     needed = ""
-    if found.verdict == UNDECIDED:
+    if comparison.verdict == UNDECIDED:
         needed = str(verdict.seeds_needed(*known) or MORE)
-    tests = {name: float(getattr(found, name)) for name in ("low", "high", "p", "p_equivalence")}
-    return {**none, **settings, **tests, "verdict": str(found.verdict), "seeds_needed": needed}
+    tests = {name: float(getattr(comparison, name)) for name in ("low", "high", "p", "p_equivalence")}
+    return {**none, **settings, **tests, "verdict": str(comparison.verdict), "seeds_needed": needed}
 
 
 def words(row: Any) -> str:
@@ -136,15 +136,15 @@ def _expected(tests: int, alpha: float) -> str:
 def lines(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """One line per published cell of all datasets (dataset → frame), with p-values adjusted for all of them."""
     judged = [frame[frame["verdict"] != ""].assign(dataset=dataset) for dataset, frame in frames.items()]
-    found = pd.concat(judged, ignore_index=True).reindex(columns=COLUMNS)
-    tested = found["p"].notna()
-    found.loc[tested, "p_adjusted"] = verdict.adjusted(found.loc[tested, "p"].astype(float))
-    return found
+    cells = pd.concat(judged, ignore_index=True).reindex(columns=COLUMNS)
+    tested = cells["p"].notna()
+    cells.loc[tested, "p_adjusted"] = verdict.adjusted(cells.loc[tested, "p"].astype(float))
+    return cells
 
 
-def csv(found: pd.DataFrame) -> str:
+def csv(cells: pd.DataFrame) -> str:
     """The text of ``verdicts.csv``; missing numbers are empty."""
-    return found.to_csv(index=False, lineterminator="\n")
+    return cells.to_csv(index=False, lineterminator="\n")
 
 
 def counts(verdicts: Sequence[str]) -> dict[str, int]:
@@ -166,12 +166,12 @@ def sentence(verdicts: Sequence[str]) -> str:
     return ", ".join(parts) + "."
 
 
-def multiplicity(found: pd.DataFrame) -> str:
+def multiplicity(cells: pd.DataFrame) -> str:
     """The false alarms to expect among all tests of a study, and what their adjustment leaves; empty without tests.
 
-    ``found`` are the lines of ``verdicts.csv``.
+    ``cells`` are the lines of ``verdicts.csv``.
     """
-    tested = found[found["verdict"].isin(TESTED)]
+    tested = cells[cells["verdict"].isin(TESTED)]
     if tested.empty:
         return ""
     alpha = float(tested["alpha"].iloc[0])

@@ -28,42 +28,42 @@ def of_rows(runs: Iterable[Mapping[str, Any]], evaluations: Iterable[Mapping[str
     ``runs`` are records (``run.json``); ``evaluations`` have method, seed, view and warnings.
     """
     runs, evaluations = list(runs), list(evaluations)
-    found = [*_of_runs(runs), *_of_selection(runs), *_of_evaluations(evaluations)]
+    warnings = [*_of_runs(runs), *_of_selection(runs), *_of_evaluations(evaluations)]
     order = list(CHECKS)
-    return sorted(found, key=lambda warned: order.index(warned.check) if warned.check in order else len(order))
+    return sorted(warnings, key=lambda warned: order.index(warned.check) if warned.check in order else len(order))
 
 
 def _of_runs(runs: list[Mapping[str, Any]]) -> list[Warned]:
     return [
-        Warned(method, check, _share(len(found), len(own), "runs"))
-        for method, own in _by_method(runs).items()
-        for check, found in _by_check(own).items()
+        Warned(method, check, _share(len(flagged), len(records), "runs"))
+        for method, records in _by_method(runs).items()
+        for check, flagged in _by_check(records).items()
     ]
 
 
 def _of_selection(runs: list[Mapping[str, Any]]) -> list[Warned]:
     """Rows with a seed whose folds all chose epoch 0 although they were trained."""
-    found = []
-    for method, own in _by_method(runs).items():
+    warnings = []
+    for method, records in _by_method(runs).items():
         seeds: dict[int, list[bool]] = {}
-        for run in own:
+        for run in records:
             seeds.setdefault(run["seed"], []).append(bool(run.get("epochs")) and run.get("best_epoch") == 0)
         chosen = sum(all(folds) for folds in seeds.values())
         if chosen:
-            found.append(Warned(method, "epoch_0", _share(chosen, len(seeds), "seeds")))
-    return found
+            warnings.append(Warned(method, "epoch_0", _share(chosen, len(seeds), "seeds")))
+    return warnings
 
 
 def _of_evaluations(evaluations: list[Mapping[str, Any]]) -> list[Warned]:
-    found = []
-    for method, own in _by_method(evaluations).items():
-        views = {result["view"] for result in own}
-        for check, places in _by_check(own).items():
+    warnings = []
+    for method, results in _by_method(evaluations).items():
+        views = {result["view"] for result in results}
+        for check, places in _by_check(results).items():
             in_views = dict.fromkeys(view_title(place["view"]) for place in places)
-            seeds = {place["seed"] for place in places}, {result["seed"] for result in own}
+            seeds = {place["seed"] for place in places}, {result["seed"] for result in results}
             where = [" and ".join(in_views) if len(in_views) < len(views) else "", _share(*map(len, seeds), "seeds")]
-            found.append(Warned(method, check, ", ".join(filter(None, where))))
-    return found
+            warnings.append(Warned(method, check, ", ".join(filter(None, where))))
+    return warnings
 
 
 def _by_method(places: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

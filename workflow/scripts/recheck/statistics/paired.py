@@ -20,7 +20,7 @@ from scipy.stats import false_discovery_control
 Values = Mapping[int, Sequence[float]]
 
 CONFIDENCE = 0.95
-# All cases are enumerated if there are at most this many; otherwise as many are drawn.
+# If there are at most this many cases, all are enumerated; otherwise this many are drawn at random.
 CASES = 10_000
 BOOTSTRAP_SEED, FLIP_SEED = 1, 2
 # Sums that differ by less than this share of the summed differences count as equal.
@@ -58,17 +58,17 @@ def compare_all(methods: Mapping) -> dict[tuple, Comparison]:
     by_seeds: dict[int, list[tuple]] = {}
     for names, (differences, _, _) in paired.items():
         by_seeds.setdefault(len(differences), []).append(names)
-    found = {}
+    comparisons = {}
     for seeds, pairs in by_seeds.items():
         for start in range(0, len(pairs), TOGETHER):
-            part = pairs[start : start + TOGETHER]
-            columns = np.array([paired[names][0] for names in part], float).reshape(len(part), seeds).T
+            chunk = pairs[start : start + TOGETHER]
+            columns = np.array([paired[names][0] for names in chunk], float).reshape(len(chunk), seeds).T
             lows, highs = interval(columns)
-            for names, mean, low, high, p in zip(part, mean_of(columns), lows, highs, p_values(columns), strict=True):
+            for names, mean, low, high, p in zip(chunk, mean_of(columns), lows, highs, p_values(columns), strict=True):
                 _, probability, count = paired[names]
                 numbers = (float(mean), float(low), float(high), confidence(seeds), probability, float(p))
-                found[names] = Comparison(*numbers, seeds, count)
-    return {names: found[names] for names in paired}
+                comparisons[names] = Comparison(*numbers, seeds, count)
+    return {names: comparisons[names] for names in paired}
 
 
 def _pair(first: Values, second: Values) -> tuple[list[float], float, int]:
@@ -107,7 +107,7 @@ def confidence(seeds: int) -> float:
     """The confidence of the interval: 95 %, or what so few seeds allow.
 
     The true difference is outside the range of all seeds with probability 2^(1 − seeds), if differences are symmetric
-    around it. No interval inside this range can be surer.
+    around it. No interval inside this range can have a higher confidence.
     """
     return min(CONFIDENCE, 1 - 2.0 ** (1 - seeds)) if seeds > 1 else nan
 

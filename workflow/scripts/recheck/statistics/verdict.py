@@ -66,7 +66,7 @@ def compare(
 def seeds_needed(mean: float, sd: float, seeds: int, quote: Quote, delta: float, alpha: float) -> int | None:
     """The smallest number of seeds that would decide if mean and standard deviation stayed the same.
 
-    None if more than ``MOST_SEEDS`` would be needed, or if no number would do because the published value itself is
+    None if more than ``MOST_SEEDS`` would be needed, or if no number is enough because the published value itself is
     too uncertain.
     """
     counts = np.arange(seeds + 1, MOST_SEEDS + 1)

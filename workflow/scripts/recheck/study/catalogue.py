@@ -1,6 +1,6 @@
 """All targets: every study, its results so far, its published values and its cost (`<study>_so_far`, …)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from recheck.study.model import ALL, COST, PUBLISHED, SO_FAR, Study, load_study
 from recheck.study.published import Document, load_published, scoped
 from recheck.study.selection import Selection
 from recheck.study.summary import described
+from recheck.study.yaml import first_file
 
 PAGE_FILES = ("index.html", "references.bib", "verdicts.csv")
 COST_FILES = tuple(f"cost.{suffix}" for suffix in ("md", "csv", "json", "png", "svg"))
@@ -28,14 +29,17 @@ class Catalogue:
     def __init__(
         self,
         files: Files,
-        published: Path,
+        published: Sequence[Path],
         chosen: Mapping[str, Any],
         with_weights: Callable[[dict[str, Any], str], dict[str, Any]],
         dataset_of: Callable[[str, Path], Any],
         place: Callable[[str], str],
     ):
-        """``chosen`` holds the config's variant, tuning, seeds and methods; ``place`` replaces pathvars by folders."""
-        self.files, self.published_folder, self.selection = files, published, Selection.of(chosen)
+        """``published`` are the folders of published numbers: the first that has a file wins.
+
+        ``chosen`` holds the config's variant, tuning, seeds and methods; ``place`` replaces pathvars by folders.
+        """
+        self.files, self.published_folders, self.selection = files, published, Selection.of(chosen)
         self.with_weights, self.dataset_of, self.place = with_weights, dataset_of, place
         self.targets: dict[str, tuple[str, str]] = {name: (name, ALL) for name in files.studies}
         for name in files.studies:
@@ -130,7 +134,7 @@ class Catalogue:
         if not published:
             return []
         if published not in self._documents:
-            self._documents[published] = load_published(self.published_folder / published)
+            self._documents[published] = load_published(first_file(self.published_folders, published))
         return self._documents[published]
 
     def pages(self, target: str) -> list[str]:
@@ -164,9 +168,9 @@ class Catalogue:
         return top_level(name, self.files).get("also_build") or []
 
     def deleted(self, target: str, figures: Mapping[str, Any]) -> list[str]:
-        """The files of a target's finished work that are gone, for the target to ask for.
+        """Deleted files of a target's finished work, which the target requests again.
 
-        Only what exists in part is looked at, so that a plan of thousands of new jobs does not take longer.
+        Only work that exists in part is checked, so that planning thousands of new jobs does not take longer.
         """
         gone: list[str] = []
         for report in self._built(target):

@@ -10,6 +10,7 @@ from recheck.blame import check_class
 from recheck.errors import UserError
 from recheck.names import (
     BEST_ON_TEST,
+    CLUSTERING,
     LAST_EPOCH,
     LAYOUTS,
     OWN,
@@ -26,6 +27,8 @@ from recheck.study.model import Row, Run, Study
 from recheck.study.search_checks import check_search
 from recheck.study.verdict_rule import check_verdict_rule
 
+# Modules with losses of pytorch-metric-learning.
+OF_LIBRARY = ("pytorch_metric_learning.", "recheck.methods.losses.library.")
 # Key of each part in the run settings → kind of part.
 PARTS = {
     "loss": "loss",
@@ -45,7 +48,7 @@ PARTS = {
 
 # Arguments of samplers that count images, classes or batches.
 COUNTS = ("batch", "per_class", "length", "batches", "classes", "supports", "queries")
-# Transformers of timm whose name tells the only size of image that they take.
+# Transformers of timm that take one image size only, which is part of their name.
 FIXED_INPUT = re.compile(r"timm/(?:vit|deit|beit|cait|swin|eva|xcit|volo|mixer|resmlp)\w*?_(?P<side>\d{3})(?:$|[._])")
 
 
@@ -136,7 +139,7 @@ def _check_split(settings: Mapping[str, Any], source: str) -> None:
         if watched not in roles:
             raise UserError(
                 f"{source}: 'selection.watch' names '{watched}', but the split scheme {name} only has the roles "
-                f"{', '.join(roles)}."
+                f"{', '.join(roles)}. Name one of these."
             )
 
 
@@ -149,7 +152,7 @@ def _check_parts(settings: Mapping[str, Any], source: str) -> None:
     for key, value in settings["sampler"].items():
         whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
         if key in COUNTS and not whole and (key == "batch" or ":" not in str(settings["sampler"].get("class"))):
-            raise UserError(f"{source}: 'sampler.{key}' must be a whole number from 1, found {value!r}.")
+            raise UserError(f"{source}: 'sampler.{key}' must be a whole number of at least 1, found {value!r}.")
     for key, kind in PARTS.items():
         value = settings
         for word in key.split("."):
@@ -162,7 +165,7 @@ def _check_parts(settings: Mapping[str, Any], source: str) -> None:
                 parts.check(step["custom"], "transform", source, f"transforms.{phase}.custom")
     dim = settings["model"]["head"].get("dim", 1)
     if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
-        raise UserError(f"{source}: 'model.head.dim' must be a whole number from 1, found {dim!r}.")
+        raise UserError(f"{source}: 'model.head.dim' must be a whole number of at least 1, found {dim!r}.")
     _check_backbone(settings["model"]["backbone"], source)
 
 
@@ -205,7 +208,7 @@ def input_side(transforms: Mapping[str, Any], phase: str, source: str) -> int | 
         name, options = next(iter(step.items()))
         if name in ("center_crop", "random_crop") and side and options["size"] > side:
             raise UserError(
-                f"{source}: '{name}' of 'transforms.{phase}' cuts {options['size']} pixels from images with a shorter "
+                f"{source}: '{name}' of 'transforms.{phase}' crops {options['size']} pixels from images with a shorter "
                 f"side of {side} pixels. Crop at most {side} pixels, or enlarge 'transforms.resize'."
             )
         if name == "resize":
@@ -224,7 +227,8 @@ def _check_batches(settings: Mapping[str, Any], source: str) -> None:
     if miner and no_pairs:
         raise UserError(
             f"{source}: the miner '{miner}' needs several images per class in a batch, but the sampler "
-            f"'{sampler['class']}' does not provide them. Use 'sampler: {{class: MPerClass, per_class: 2}}' or more."
+            f"'{sampler['class']}' does not provide them. Use 'sampler: {{class: MPerClass, per_class: 2}}', or a "
+            "larger 'per_class'."
         )
     if loss == "WithinPairLoss" and not forward:
         raise UserError(
@@ -239,7 +243,7 @@ def _check_batches(settings: Mapping[str, Any], source: str) -> None:
         return
     if miner:
         raise UserError(f"{source}: 'miner' does not work with several views of an image. Remove 'miner' or 'forward'.")
-    if loss in parts.KINDS["loss"]["pytorch_metric_learning.losses"]:
+    if any(loss in names for module, names in parts.KINDS["loss"].items() if module.startswith(OF_LIBRARY)):
         raise UserError(
             f"{source}: the loss '{loss}' takes one view of each image. Wrap it in "
             "'{class: WithinPairLoss, loss: …}', or remove 'forward'."
@@ -251,8 +255,8 @@ def _check_released(run: Run, named: bool, source: str) -> None:
     released = run.released
     if (released is not None) != named:
         raise UserError(
-            f"{source}: a row must end in '_released' if it has 'released' checkpoints, and only then. Rename the row, "
-            "or set 'released' on every dataset."
+            f"{source}: a row's name must end in '_released' if and only if the row has 'released' checkpoints. Rename "
+            "the row, or set 'released' on every dataset."
         )
     if released is None:
         return
@@ -299,6 +303,7 @@ def _check_views(views: Sequence[str], run: Run, source: str) -> None:
         raise UserError(
             f"{source}: the view '{query_views[0]}' calibrates one model, so 'members' must be 1, found {run.members}."
         )
+    _check_curvature(views, run, source)
     role = run.settings["selection"].get("role")
     if not run.trained:
         return
@@ -309,3 +314,31 @@ def _check_views(views: Sequence[str], run: Run, source: str) -> None:
             f"{source}: the view '{LAST_EPOCH}' needs the last epoch, but 'selection.role' is '{role}'. Set it to "
             "'test', leave it out, or use the view 'concatenated'."
         )
+
+
+def _check_curvature(views: Sequence[str], run: Run, source: str) -> None:
+    """Hyperbolic distance is for neighbours among embeddings of one model; head and loss must have the curvature."""
+    curvature = run.settings["evaluation"].get("curvature")
+    if not curvature:
+        return
+    others = {
+        "model.head": run.settings["model"]["head"],
+        "loss.distance": (run.settings.get("loss") or {}).get("distance"),
+    }
+    for place, part in others.items():
+        other = part.get("curvature", curvature) if isinstance(part, dict) else curvature
+        if other != curvature:
+            raise UserError(
+                f"{source}: 'evaluation.curvature' is {curvature:g}, but '{place}.curvature' is {other}. Set both to "
+                "the same number."
+            )
+    clustered = [name for name in run.settings["evaluation"]["metrics"] if name in CLUSTERING]
+    obstacles = {
+        f"the view '{views[0]}'": views[0] in QUERY_VIEWS,
+        f"{run.members} members": run.members > 1,
+        "'reduction'": bool(run.settings.get("reduction")),
+        f"the metric '{', '.join(clustered)}', which clusters by Euclidean distance": bool(clustered),
+    }
+    for obstacle, present in obstacles.items():
+        if present:
+            raise UserError(f"{source}: 'evaluation.curvature' cannot be combined with {obstacle}. Remove one of them.")

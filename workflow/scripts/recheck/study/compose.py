@@ -318,7 +318,7 @@ def _with_sweep(study: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _without_searches(study: dict[str, Any]) -> dict[str, Any]:
-    """The study whose rows have the values that they give, for `tuning:` without a value."""
+    """The study without searches, for `tuning:` without a value: rows use the values that they set."""
 
     def fixed(settings: Any) -> Any:
         return {key: value for key, value in (settings or {}).items() if key not in ("space", "tuning")}

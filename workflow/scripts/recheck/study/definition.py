@@ -33,7 +33,7 @@ def changed(defined: Mapping[str, str | None], settings: Mapping[str, Any]) -> t
 
 
 def redefined(row: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
-    """The first defining key that a row sets to another class than the row of the base has."""
+    """The first defining key that a row sets to a class different from the base row's."""
     return next((key for key, name in _all_classes(row).items() if name != _all_classes(base).get(key)), None)
 
 

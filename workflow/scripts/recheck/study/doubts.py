@@ -34,10 +34,10 @@ def _of_run(run: Run) -> Iterator[str]:
             "batch has images of only one class and no negative pairs. Lower 'per_class', or raise 'batch'."
         )
     model = run.settings["model"]
-    frozen = model.get("batch_norm") in ("frozen", "frozen_affine") or model["backbone"].get("frozen")
+    frozen = model.get("batch_norm") in ("frozen", "frozen_affine") or model["backbone"].get("frozen") is True
     # a user's own function may load weights itself; the run checks the network
     if frozen and run.weights == "none" and ":" not in model["backbone"]["name"]:
-        key = "model.backbone.frozen" if model["backbone"].get("frozen") else "model.batch_norm"
+        key = "model.backbone.frozen" if model["backbone"].get("frozen") is True else "model.batch_norm"
         yield (
             f"'{key}' freezes batch norm, but the backbone has random weights ('weights: none'). Train it, or choose "
             "pretrained weights."
@@ -54,7 +54,7 @@ def one_class_per_batch(sampler: Mapping[str, Any]) -> bool:
 class Reductions:
     """The principal components that rows of a study ask for.
 
-    Snakemake ignores a parameter of this type when it looks for changes: another reduction needs no other split.
+    Snakemake ignores a parameter of this type when it looks for changes: a changed reduction needs no new split.
     """
 
     source: str

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import canonical
-from recheck.names import FOLD_VIEWS, LAYOUTS, QUERY_VIEWS, RECALL, VALIDATION, watched_metrics
+from recheck.names import BACKBONE, FOLD_VIEWS, LAYOUTS, RECALL, VALIDATION, watched_metrics
 from recheck.study import sweep as sweeps
 from recheck.study.model import PUBLISHED, Run, Study
+from recheck.study.needs import needs
 from recheck.study.published import Document, quoted, searched
 from recheck.study.verdict_rule import verdict_rule
 
@@ -25,6 +26,7 @@ def facts(
     """
     protocol, runs = study.protocols[dataset], study.runs[dataset]
     evaluation = protocol["evaluation"]
+    costed = evaluation.get("show_cost", False)
     return canonical(
         {
             **_about(study),
@@ -47,7 +49,9 @@ def facts(
                     "reduction": runs[row.name].evaluation["reduction"],
                     "normalise": runs[row.name].settings["evaluation"].get("normalise", True),
                     "calibration": runs[row.name].settings["evaluation"].get("calibration", "fixed"),
+                    **curved(runs[row.name]),
                     **search(runs[row.name]),
+                    **({"needs": needs(runs[row.name], protocol)} if costed else {}),
                 }
                 for row in study.rows.values()
             ],
@@ -55,6 +59,7 @@ def facts(
             "baseline": study.baseline,
             "backbone": backbone([runs[row] for row in study.rows]),
             "scale": scale(study, dataset),
+            "show_cost": costed,
             "show_size": evaluation.get("show_size", False),
             "normalise": evaluation.get("normalise", True),
             "selection_column": selection_column(protocol["selection"]),
@@ -118,6 +123,12 @@ def search(run: Run) -> dict[str, Any]:
     return {"search": {**run.search.settings, "trials": run.search.total}} if run.search else {}
 
 
+def curved(run: Run) -> dict[str, Any]:
+    """The curvature of a run whose embeddings are compared by hyperbolic distance; empty for other runs."""
+    curvature = run.settings["evaluation"].get("curvature")
+    return {"curvature": curvature, "normalise": False} if curvature else {}
+
+
 def validation(study: Study, dataset: str, documents: Sequence[Document]) -> str | None:
     """The metric on validation classes that the table compares with published values; None without such values.
 
@@ -137,10 +148,10 @@ def reference(study: Study, dataset: str) -> str | None:
 
 
 def lead_metric(study: Study, dataset: str) -> str:
-    """The metric for the headline: the one that selects checkpoints, else the table's last (first for query views)."""
+    """The metric for the headline: the one that selects checkpoints, else MAP@R, else the table's first."""
     protocol = study.protocols[dataset]
     columns, chosen = protocol["evaluation"]["table"], protocol["selection"].get("metric")
-    return chosen if chosen in columns else columns[0 if study.views[0] in QUERY_VIEWS else -1]
+    return next((metric for metric in (chosen, "MAP@R") if metric in columns), columns[0])
 
 
 def selection_column(selection: dict[str, Any]) -> str | None:
@@ -165,10 +176,10 @@ def backbone(runs: Iterable[Run]) -> str:
 
 
 def _model(run: Run, views: Iterable[str]) -> dict[str, Any]:
-    """The backbone of a row, and the size of its embeddings in each view, as far as its settings tell."""
+    """The backbone of a row, and the size of its embeddings in each view, as far as its settings determine them."""
     size = run.settings["model"].get("head", {}).get("dim")
     reduced = (run.evaluation["reduction"] or {}).get("dims") or {}
-    dims = {view: size * run.members if size and view == CONCATENATED else size for view in views}
+    dims = {view: size * run.members if size and view == CONCATENATED else size for view in views if view != BACKBONE}
     dims |= {view: dim for view, dim in reduced.items() if view in dims}
     return {"backbone": backbone([run]), "dims": {view: dim for view, dim in dims.items() if dim}}
 

@@ -28,8 +28,11 @@ def members(study: Study, dataset: str, row: str, seed: int | str, file: str) ->
 
 def evaluation_files(study: Study, dataset: str, row: str, seed: int | str) -> dict[str, list[str]]:
     """The embeddings of every member of an experiment, and the user's own files of its metrics."""
-    own = study.run(dataset, row).metric_files
-    return {"embeddings": members(study, dataset, row, seed, FIRST_SEED_ONLY), **({"own": own} if own else {})}
+    user_files = study.run(dataset, row).metric_files
+    return {
+        "embeddings": members(study, dataset, row, seed, FIRST_SEED_ONLY),
+        **({"own": user_files} if user_files else {}),
+    }
 
 
 def run_files(study: Study, dataset: str, file: str) -> list[str]:
@@ -102,15 +105,15 @@ def round_files(run: Run, place: Any, number: int) -> dict[str, Any]:
         "records": [
             f"{TRIAL.format(**row, trial=trial)}/fold{fold}/run.json"
             for trial in run.search.trials_of(number)
-            for fold in range(run.members)
+            for fold in range(run.search.folds or run.members)
         ],
     }
 
 
 def searches(study: Study, dataset: str, file: str, settings: int = 1) -> list[str]:
     """The path of ``file`` for the search of every row with at least this many free settings."""
-    found = {row: study.run(dataset, row).search for row in study.rows}
-    names = [row for row, search in found.items() if search and len(search.space) >= settings]
+    by_row = {row: study.run(dataset, row).search for row in study.rows}
+    names = [row for row, search in by_row.items() if search and len(search.space) >= settings]
     return [f"{TUNING.format(study=study.name, dataset=dataset, row=row)}/{file}" for row in names]
 
 
@@ -142,9 +145,9 @@ def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dic
 
 
 def deleted(study: Study, dataset: str, place: Callable[[str], str], has_table: bool) -> Iterator[str]:
-    """The files of finished experiments that are gone. Snakemake ignores them as long as everything after them exists.
+    """Deleted files of finished experiments. Snakemake does not miss them while everything after them exists.
 
-    A missing evaluation counts only if there is a table, because a table that is made anyway asks for it.
+    A missing evaluation counts only if the table exists, because a table that is still to be made requests it anyway.
     """
     views = [f"{view}.json" for view in study.views]
     if set(study.views) & set(QUERY_VIEWS):

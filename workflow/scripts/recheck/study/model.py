@@ -9,7 +9,7 @@ from typing import Any
 from recheck import space
 from recheck.errors import UserError, nearest
 from recheck.files import canonical
-from recheck.names import CLUSTERING, RELEASED, watched_metrics
+from recheck.names import BACKBONE, CLUSTERING, RELEASED, watched_metrics
 from recheck.parts import own_files
 from recheck.study import sweep as sweeps
 from recheck.study.compose import Files, compose, merge
@@ -51,6 +51,8 @@ class Run:
     settings: Mapping[str, Any]
     # the backbone's weights as named in the study; in the settings they may be a file
     weights: str = "none"
+    # whether a view shows the backbone's features too
+    features: bool = False
 
     @property
     def released(self) -> dict[str, Any] | None:
@@ -98,9 +100,10 @@ class Run:
 
     @cached_property
     def embedding(self) -> dict[str, Any]:
-        """The training settings, plus `distances` if training images are embedded too."""
+        """The training settings, plus `distances` if training images are embedded, and `features` of the backbone."""
         shown = self.settings["evaluation"].get("distances", "test")
-        return canonical(self.training | ({"distances": shown} if shown != "test" else {}))
+        also = {"distances": shown} if shown != "test" else {}
+        return canonical(self.training | also | ({"features": True} if self.features else {}))
 
     @cached_property
     def evaluation(self) -> dict[str, Any]:
@@ -146,6 +149,8 @@ class Run:
         evaluation = self.settings["evaluation"]
         options = {} if evaluation.get("normalise", True) else {"normalise": False}
         clustering = evaluation.get("clustering") if clusters else None
+        curvature = evaluation.get("curvature")
+        options |= {"curvature": curvature} if curvature else {}
         return options | ({"clustering": clustering} if clustering else {})
 
 
@@ -237,7 +242,8 @@ def load_study(
 
     def run(dataset: str, row: str, spec: Mapping[str, Any]) -> Run:
         settings = _resolve(composed, dataset, spec, tuning)
-        return Run(with_weights(settings, f"{source}, row '{row}'"), settings["model"]["backbone"]["weights"])
+        complete = with_weights(settings, f"{source}, row '{row}'")
+        return Run(complete, settings["model"]["backbone"]["weights"], BACKBONE in composed["views"])
 
     study = Study(
         name=name,
@@ -299,21 +305,21 @@ def _resolve(
 
 
 def _blocks(composed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Dataset → the name of the rows' block for the values tuned for it, and what a new block starts from, by row.
+    """Dataset → name of the rows' block that gets its tuned values and, if the block is new, its first content by row.
 
     Datasets that share the block of another dataset (`hyperparameters_of`) each need a new block. Others need none.
     """
     sources = {dataset: about.get("hyperparameters_of", dataset) for dataset, about in composed["datasets"].items()}
     rows = {row: spec["datasets"] for row, spec in composed["methods"].items() if "datasets" in spec}
     taken = {block for blocks in rows.values() for block in blocks}
-    found = {}
+    chosen = {}
     for dataset, source in sources.items():
         if source == dataset or list(sources.values()).count(source) == 1:
-            found[dataset] = {"block": source, "new": None}
+            chosen[dataset] = {"block": source, "new": None}
             continue
         start = {row: {k: v for k, v in blocks[source].items() if k != "space"} for row, blocks in rows.items()}
-        found[dataset] = {"block": f"{dataset}_tuned" if dataset in taken else dataset, "new": start}
-    return canonical(found)
+        chosen[dataset] = {"block": f"{dataset}_tuned" if dataset in taken else dataset, "new": start}
+    return canonical(chosen)
 
 
 def _chosen(study: Study, names: Sequence[str]) -> list[str]:

@@ -47,7 +47,7 @@ def load_published(path: str | Path) -> list[Document]:
 
 
 def _check_precision(document: Document, path: str | Path) -> None:
-    """Refuse values off a plot without a reading error, and runs and spreads that belong to no value."""
+    """Refuse values off a plot without a reading error, and runs and spreads without a value."""
     if document.get("approximate") and "reading_error" not in document:
         raise UserError(
             f"{path}: the values of “{document['source']}” are approximate, so they need a 'reading_error': the "
@@ -58,15 +58,15 @@ def _check_precision(document: Document, path: str | Path) -> None:
         known = document["values"].get(dataset, {})
         for row in () if dataset == DEFAULT else rows:
             if row not in known:
-                raise UserError(f"{path}: 'runs.{dataset}.{row}' belongs to no values; {nearest(row, known)}.")
+                raise UserError(f"{path}: 'runs.{dataset}.{row}' has no values in 'values'; {nearest(row, known)}.")
     for dataset, rows in (document.get("spread") or {}).items():
         for row, views in rows.items():
             for view, metrics in views.items():
                 for metric in metrics:
                     if metric not in document["values"].get(dataset, {}).get(row, {}).get(view, {}):
                         raise UserError(
-                            f"{path}: 'spread.{dataset}.{row}.{view}.{metric}' belongs to no value. Add the value or "
-                            "remove the spread."
+                            f"{path}: 'spread.{dataset}.{row}.{view}.{metric}' has no value in 'values'. Add the "
+                            "value or remove the spread."
                         )
             if _runs(document, dataset, row) < 2:
                 raise UserError(

@@ -8,10 +8,11 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, relevance
 from referencing import Registry, Resource
 
+from recheck import shipped
 from recheck.errors import UserError, nearest
 from recheck.study.yaml import described, read_yaml
 
-SCHEMAS = Path(__file__).resolve().parents[3] / "schemas"
+SCHEMAS = shipped.path("workflow/schemas")
 # Renamed keys: old → new. The error mentions the new key only where the schema has it.
 OLD_WORDS = {
     "compare_with": "baseline",
@@ -26,7 +27,7 @@ OLD_WORDS = {
 }
 
 # Words that users write for a known value.
-SYNONYMS = {"gpu": "cuda", "GPU": "cuda", "CUDA": "cuda", "CPU": "cpu"}
+SYNONYMS = {"gpu": "cuda", "GPU": "cuda", "CUDA": "cuda", "MPS": "mps", "CPU": "cpu"}
 
 # Name of the schema and repr of each valid value so far: studies share methods and bases.
 _VALID: set[tuple[str, str]] = set()

@@ -27,6 +27,8 @@ class Search:
     startup: int
     seed: int
     objective: str
+    # the number of folds that each trial trains on; None for every member of the row
+    folds: int | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Search | None":
@@ -43,6 +45,7 @@ class Search:
             tuning.get("startup", tuning["trials"]),
             tuning.get("seed", 0),
             f"{objective.get('role', 'val')}_{objective.get('metric')}",
+            tuning.get("folds"),
         )
 
     @property
@@ -77,5 +80,6 @@ class Search:
                 "seed": self.seed,
                 "space": {name: dict(entry) for name, entry in self.space.items()},
                 "startup": self.startup,
+                **({} if self.folds is None else {"folds": self.folds}),
             }
         )

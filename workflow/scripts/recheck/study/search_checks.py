@@ -29,11 +29,14 @@ def check_search(run: Run, source: str, check: Callable[[Run], None]) -> None:
             "remove 'space'."
         )
     if not run.trained:
-        raise UserError(f"{source}: 'space' is for rows that are trained, and this row is not. Remove 'space'.")
+        raise UserError(
+            f"{source}: 'space' is only for rows that are trained, but this row is not trained. Remove 'space'."
+        )
     for name, entry in space.items():
         _check_entry(name, entry, source)
         _check_setting(run, name, source)
     _check_budget(run.search, source)
+    _check_folds(run, source)
     _check_objective(run, source)
     _check_ends(run, source, check)
 
@@ -51,14 +54,14 @@ def _check_entry(name: str, entry: Mapping[str, Any], source: str) -> None:
             )
         return
     if missing := [word for word in ("low", "high") if word not in entry]:
-        raise UserError(f"{source}: {key} lacks '{missing[0]}'. Give 'low' and 'high', or a list of 'values'.")
+        raise UserError(f"{source}: {key} has no '{missing[0]}'. Give 'low' and 'high', or a list of 'values'.")
     low, high = entry["low"], entry["high"]
     if not low < high:
         raise UserError(f"{source}: {key} has low {low} and high {high}. 'low' must be less than 'high'.")
     if entry.get("log") and low <= 0:
         raise UserError(
-            f"{source}: {key} is searched by its logarithm, so 'low' must be greater than 0, found {low}. Raise 'low', "
-            "or remove 'log'."
+            f"{source}: {key} is searched on a logarithmic scale, so 'low' must be greater than 0, found {low}. "
+            "Raise 'low', or remove 'log'."
         )
     if entry.get("integer") and not all(float(bound).is_integer() for bound in (low, high)):
         raise UserError(
@@ -74,7 +77,7 @@ def _kind(value: Any) -> type:
 def _check_setting(run: Run, name: str, source: str) -> None:
     """Refuse a setting that the run does not have or that a search must not change."""
     if _fixed(name):
-        raise UserError(f"{source}: 'space' cannot change '{name}'. Use a row of its own for each value.")
+        raise UserError(f"{source}: 'space' cannot change '{name}'. Use a separate row for each value.")
     trained = settings_used_by("training")
     known = [each for each in _dotted(run.settings) if each.partition(".")[0] in trained and not _fixed(each)]
     if name in known or (name.partition(".")[0] in trained and has_setting(name)):
@@ -111,14 +114,22 @@ def _check_budget(search: Search, source: str) -> None:
         for parameter in spaces.parameters(search.space):
             if not parameter.points:
                 raise UserError(
-                    f"{source}: a grid needs 'values' or 'integer: true' for every setting, and "
+                    f"{source}: a grid needs 'values' or 'integer: true' for every setting, but "
                     f"'space.{parameter.name}' is an interval. Add one of them, or choose another 'tuning.sampler'."
                 )
         if search.grid_points > LARGEST_GRID:
             raise UserError(
-                f"{source}: the grid of 'space' has {search.grid_points:,} points, and at most {LARGEST_GRID:,} are "
-                "possible. Give fewer 'values', or choose another 'tuning.sampler'."
+                f"{source}: the grid of 'space' has {search.grid_points:,} points, but at most {LARGEST_GRID:,} are "
+                "allowed. Give fewer 'values', or choose another 'tuning.sampler'."
             )
+
+
+def _check_folds(run: Run, source: str) -> None:
+    if run.search.folds is not None and run.search.folds > run.members:
+        raise UserError(
+            f"{source}: 'tuning.folds' is {run.search.folds}, but the row has {run.members} members. Lower 'folds', or "
+            "remove it to train all of them."
+        )
 
 
 def _check_objective(run: Run, source: str) -> None:

@@ -3,7 +3,7 @@
 import copy
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist.") from None
+        raise UserError(f"{path} does not exist. Create it, or correct the name.") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}).") from None
+        raise UserError(f"{path} cannot be read ({error.strerror}). Make it readable.") from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
     return copy.deepcopy(_parsed(path, text))
@@ -36,11 +36,15 @@ def _parsed(path: str | Path, text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{where}: not valid YAML ({getattr(error, 'problem', None) or error}).") from None
+        raise UserError(
+            f"{path}{where}: not valid YAML ({getattr(error, 'problem', None) or error}). Correct the file."
+        ) from None
     except RecursionError:
-        raise UserError(f"{path} is nested too deeply.") from None
+        raise UserError(f"{path} is nested too deeply. Use at most {MOST_LEVELS} levels.") from None
     except (ValueError, OverflowError) as error:  # a date or number that Python can't represent
-        raise UserError(f"{path} has a value that cannot be read ({error}).") from None
+        raise UserError(
+            f"{path} has a value that cannot be read ({error}). Put it in quotes if you mean text."
+        ) from None
     if not isinstance(value, dict):
         raise UserError(f"{path}: expected a mapping of keys to values, found {described(value)}.")
     _check_plain(value, path)
@@ -57,7 +61,10 @@ def _check_plain(value: dict[str, Any], path: str | Path) -> None:
         item, key = waiting.pop()
         count += 1
         if count > MOST_VALUES or key.count(".") > MOST_LEVELS:
-            raise UserError(f"{path} has too many values or is nested too deeply at '{key[:60]}'.")
+            raise UserError(
+                f"{path} has too many values (at most {MOST_VALUES:,}) or is nested too deeply (at most {MOST_LEVELS} "
+                f"levels) at '{key[:60]}'. Shorten it."
+            )
         if isinstance(item, dict):
             for name in item:
                 if not isinstance(name, str):
@@ -117,3 +124,9 @@ def names_in(folders: Iterable[str | Path]) -> dict[str, Path]:
         for path in sorted(Path(folder).glob("*.yaml")):
             paths.setdefault(path.stem, path)
     return paths
+
+
+def first_file(folders: Sequence[Path], name: str) -> Path:
+    """The path of a file in the first folder that has it; in the last folder if none has it."""
+    paths = [folder / name for folder in folders]
+    return next((path for path in paths if path.exists()), paths[-1])

@@ -91,7 +91,8 @@ class StateFile:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
             raise MachineError(
-                f"The state in {self.folder} does not fit this run: delete this folder and run again, from the start."
+                f"The state in {self.folder} does not fit this run: delete this folder and run again; training then "
+                "starts over."
             ) from error
 
 

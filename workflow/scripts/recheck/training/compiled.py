@@ -11,8 +11,8 @@ from recheck.errors import UserError
 def compiled(network: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> Callable:
     """A function that computes the same as the network; it is compiled when it is first called.
 
-    Every size of a batch is compiled by itself. PyTorch would otherwise compile for all sizes once it has seen two, and
-    then the bits of a step would depend on what ran before it, also after a resume.
+    Every batch size is compiled separately. Otherwise PyTorch would compile for all sizes once it has seen two, and the
+    bits of a step would depend on what ran before it, also after a resume.
     """
     # In this process: a pool of processes would use more cores than the job has.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -21,8 +21,8 @@ def compiled(network: Callable[[torch.Tensor], torch.Tensor], device: torch.devi
     except Exception as error:  # the compiler raises errors of many kinds
         reason = next(line for line in (*str(error).splitlines(), type(error).__name__) if line.strip()).strip()
         raise UserError(
-            f"'compile: true' needs a working C++ compiler, and PyTorch could not compile a test function "
-            f"({reason.rstrip('.')[:200]}): install g++ and the headers of Python, or remove 'compile'."
+            f"'compile: true' needs a working C++ compiler, but PyTorch could not compile a test function "
+            f"({reason.rstrip('.')[:200]}): install g++ and Python's header files, or remove 'compile'."
         ) from error
 
     # A function of its own, because PyTorch does not compile the `forward` of its own modules (nn.Sequential).

@@ -1,6 +1,8 @@
 """Device and precision of a run."""
 
 import contextlib
+import logging
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,8 +12,9 @@ from recheck.errors import UserError
 from recheck.training.gpus import driver_version, hide_gpus, missing_gpus, take_gpu, visible_gpus
 from recheck.training.memory import limit_memory
 from recheck.training.tf32 import TF32
-from recheck.training.usable import NO_GPU, NOT_GIVEN, Facts, no_such_gpu, problem
+from recheck.training.usable import NO_GPU, NO_MPS, NOT_GIVEN, Facts, no_such_gpu, problem
 
+log = logging.getLogger("recheck")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": None, "tf32": None}
 
 
@@ -21,7 +24,7 @@ def reserve_device(config: Mapping[str, Any], job: str, resources: Mapping[str, 
     ``resources`` are Snakemake's: a job that has asked for a GPU must see one.
     """
     name, share = config["device"], config["gpu_share"]
-    if name != "cpu":
+    if name not in ("cpu", "mps"):
         take_gpu(job, share)
     device = choose_device(name, asks_for_gpu(resources or {}))
     if device.type == "cuda" and share > 1:
@@ -30,7 +33,7 @@ def reserve_device(config: Mapping[str, Any], job: str, resources: Mapping[str, 
 
 
 def choose_device(name: str, reserved: bool = False) -> torch.device:
-    """Device by name; ``auto`` is the GPU if there is one, else the CPU. A GPU that cannot be used is an error.
+    """Device by name; ``auto`` is the NVIDIA GPU if there is one, else the CPU. A GPU that cannot be used is an error.
 
     ``cpu`` hides all GPUs, because libraries (``torch.optim``) would otherwise start CUDA. ``reserved`` says that the
     job has reserved a GPU. TF32 is switched off: newer GPUs would otherwise round the inputs of float32 convolutions to
@@ -40,14 +43,19 @@ def choose_device(name: str, reserved: bool = False) -> torch.device:
     if name == "cpu":
         hide_gpus()
         return torch.device("cpu")
-    found = facts()
-    if found.error and not found.visible:
+    if name == "mps":
+        if not torch.backends.mps.is_available():
+            raise UserError(NO_MPS)
+        logging.getLogger("py.warnings").addFilter(_tell_of_fallback)
+        return torch.device("mps")
+    known = facts()
+    if known.error and not known.visible:
         if missing := missing_gpus():
             raise UserError(no_such_gpu(missing))
         if name == "cuda" or reserved:
             raise UserError(NOT_GIVEN if reserved else NO_GPU)
         return torch.device("cpu")
-    if sentence := problem(found):
+    if sentence := problem(known):
         raise UserError(sentence)
     return torch.device("cuda")
 
@@ -61,6 +69,23 @@ def facts() -> Facts:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         return Facts(reason, **build, visible=tuple(visible_gpus()), driver=driver_version())
     return Facts("", **build, name=torch.cuda.get_device_name(), capability=torch.cuda.get_device_capability())
+
+
+def _tell_of_fallback(record: logging.LogRecord) -> bool:
+    """Say on the terminal that an operator has no MPS version, if this is PyTorch's warning. The log keeps it too."""
+    if operator := re.search(r"operator '([^']+)' is not currently supported on the MPS backend", record.getMessage()):
+        log.warning(
+            "PyTorch has no MPS version of '%s', so the CPU computes it, and the run is slower. If it is too slow, use "
+            "`--config device=cpu`.",
+            operator[1],
+        )
+    return True
+
+
+def check_precision(device: torch.device, precision: str) -> None:
+    """Refuse a precision that the device lacks."""
+    if device.type == "mps" and precision == "float64":
+        raise UserError("'precision: float64' does not exist on MPS: use `--config device=cpu`.")
 
 
 def asks_for_gpu(resources: Mapping[str, Any]) -> bool:

@@ -12,11 +12,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils import clip_grad_norm_
 
 from recheck.blame import user_code
 from recheck.data import transforms
@@ -40,17 +42,19 @@ from recheck.sanity import Finding
 from recheck.training import tf32
 from recheck.training.checkpoint import StateFile
 from recheck.training.compiled import compiled
-from recheck.training.device import PRECISIONS, autocast, parameters_of
+from recheck.training.device import PRECISIONS, autocast, check_precision, parameters_of
 from recheck.training.devices_used import note_device
 from recheck.training.history import LEARNED, Events, Row, learned
 from recheck.training.interrupt import Interrupted, StopNow, StopRequest
 from recheck.training.loading import Batches, Loading, Task, embed_batches, evaluation_tasks
 from recheck.training.saving import SAVE_EVERY, Saver
-from recheck.training.seeding import derive, random_state, restore_random_state, seed_everything
+from recheck.training.seeding import derive, generator_of_pass, random_state, restore_random_state, seed_everything
 from recheck.training.trial import Diverged
 from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
 
 log = logging.getLogger("recheck")
+LOSS_SCALE = 2.0**16
+"""Default of ``loss_scale``, which is torch's."""
 
 
 @dataclass
@@ -133,6 +137,7 @@ class Run:
         labels = data.labels[self.train_indices]
         self.train_labels, self.num_classes = training_labels(configuration.get("relabel"), labels, seed, fold)
 
+        check_precision(device, self.precision)
         tf32.warn_if_unavailable(device, self.precision)
         seed_everything(derive(seed, fold, "start"))
         with parameters_of(self.precision):
@@ -180,7 +185,17 @@ class Run:
             configuration.get("lr_schedule"), self.optimisers, configuration["optimisers"]
         )
         self.keeping_gradients = keeping_gradients(configuration["optimisers"], self.optimisers)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=PRECISIONS[self.precision] is torch.float16)
+        self.clip_gradient_norm = configuration.get("clip_gradient_norm")
+        if self.clip_gradient_norm is not None and self.keeping_gradients:
+            raise UserError(
+                "'clip_gradient_norm' would shrink the gradients of earlier steps, which 'keep_gradients' keeps: "
+                "remove one of the two."
+            )
+        self.scaler = torch.amp.GradScaler(
+            self.device.type,
+            init_scale=float(configuration.get("loss_scale", LOSS_SCALE)),
+            enabled=PRECISIONS[self.precision] is torch.float16,
+        )
         if self.warm_up["epochs"] and not set(self.optimisers) - {"backbone"}:
             raise UserError(
                 "'schedule.warm_up' freezes the backbone, but no other module has trainable parameters: remove it."
@@ -195,6 +210,23 @@ class Run:
             needs_pairs(self.loss, dim, self.num_classes),
             random_frozen_batch_norm(self.model),
         )
+
+    @property
+    def images_forwarded(self) -> int:
+        """Images that training has passed through the network so far; an image counts once per pass."""
+        if not self.trains:
+            return 0
+        return self.position.step * self.configuration["sampler"]["batch"] * getattr(self.forward, "passes", 1)
+
+    @property
+    def trainable_parameters(self) -> dict[str, int]:
+        """Module → number of its parameters that an optimiser changes; the loss's are proxies, for example."""
+        if not self.trains:
+            return {}
+        return {
+            name: sum(weight.numel() for group in optimiser.param_groups for weight in group["params"])
+            for name, optimiser in self.optimisers.items()
+        }
 
     @property
     def epoch_steps(self) -> int:
@@ -222,12 +254,12 @@ class Run:
             events.close()
         position = self.position
         chosen = (position.history, position.best_epoch, position.best_value)
-        found = self.watch.findings() if self.trains else []
+        findings = self.watch.findings() if self.trains else []
         if not self._selects:
-            return Outcome(_copy(self._weights), *chosen, warnings=found)
+            return Outcome(_copy(self._weights), *chosen, warnings=findings)
         if self.selection["role"] == "test":
-            return Outcome(_copy(self._weights), *chosen, best_on_test=self.best, warnings=found)
-        return Outcome(self.best, *chosen, warnings=found)
+            return Outcome(_copy(self._weights), *chosen, best_on_test=self.best, warnings=findings)
+        return Outcome(self.best, *chosen, warnings=findings)
 
     def take_step(self) -> tuple[torch.Tensor, torch.Tensor, float]:
         """Take the next training step; return its images, its labels and its loss."""
@@ -268,8 +300,8 @@ class Run:
         self.watch.epoch()
         if self.warm_up["epochs"] + 1 == position.epoch < self.schedule["epochs"]:
             # Early, so that nobody waits for days for a run that learns nothing.
-            for found in self.watch.findings():
-                log.warning("After epoch %d: %s", position.epoch, found["text"])
+            for finding in self.watch.findings():
+                log.warning("After epoch %d: %s", position.epoch, finding["text"])
         self._end_epoch(events, metrics, speed)
 
     @property
@@ -320,9 +352,12 @@ class Run:
         with tf32.backward_pass(self.precision):
             self.scaler.scale(loss).backward()
         self.watch.gradients()
-        stepping = [own for name, own in self.optimisers.items() if name != "backbone" or not self._warm]
         # one decision for all: an overflow anywhere skips the whole step
-        self.scaler.step(Together(stepping))
+        stepping = Together(each for name, each in self.optimisers.items() if name != "backbone" or not self._warm)
+        if self.clip_gradient_norm is not None:
+            self.scaler.unscale_(stepping)
+            clip_grad_norm_(stepping.parameters, self.clip_gradient_norm)
+        self.scaler.step(stepping)
         self.scaler.update()
         self._forget_overflow()
         self.watch.batch(self.train_labels[self._advance(position)], value)
@@ -385,12 +420,9 @@ class Run:
     def _draw_pass(self, number: int) -> list[list[int]]:
         """Batches of a pass, kept until the run has taken its last step of it: loading is ahead of training."""
         if number not in self.passes:
-            drawn = draw_pass(self.sampler, number, self._generator_of_pass)
+            drawn = draw_pass(self.sampler, number, partial(generator_of_pass, self.seed, self.fold))
             self.passes = {n: p for n, p in self.passes.items() if n >= self.position.drawn_passes} | {number: drawn}
         return self.passes[number]
-
-    def _generator_of_pass(self, number: int) -> np.random.RandomState:
-        return np.random.RandomState(derive(self.seed, self.fold, "sampler", number) % 2**32)
 
     def _end_epoch(self, events: Events, metrics: Row, speed: float | None = None) -> None:
         """Keep the best weights and decide whether to stop; ``speed`` is None before training."""
@@ -478,6 +510,7 @@ class Run:
             gallery=len(sets[1]) if len(sets) > 1 else 0,
             unit=self.evaluation.get("normalise", True),
             clusters=self.evaluation.get("clustering"),
+            curvature=self.evaluation.get("curvature"),
             device=search_device(self.device.type, len(sets[0]), len(sets[-1]), embeddings.shape[1]),
         )
         return measure(measure.prepare(embeddings), names)

@@ -53,7 +53,7 @@ def visible_gpus() -> list[str]:
 
 
 def missing_gpus() -> str | None:
-    """CUDA_VISIBLE_DEVICES, if it names GPUs of which this machine has none; CUDA itself would silently find no GPU."""
+    """CUDA_VISIBLE_DEVICES, if this machine has no GPU that it names; CUDA itself would silently find no GPU."""
     named = os.environ.get(VISIBLE, "")
     wanted = named.split(",")[0].strip() not in NO_DEVICES
     return named if wanted and not visible_gpus() else None
@@ -101,8 +101,8 @@ def driver_version() -> str | None:
         if answer and DRIVER.fullmatch(answer[0]):
             return answer[0]
     with contextlib.suppress(OSError):
-        found = DRIVER.search(Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace"))
-        return found[0] if found else None
+        match = DRIVER.search(Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace"))
+        return match[0] if match else None
     return None
 
 

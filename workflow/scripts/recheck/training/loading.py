@@ -43,7 +43,7 @@ def evaluation_tasks(numbers: np.ndarray, batch: int) -> list[Task]:
 class Loading(Dataset):
     """Turns a task into a batch: images without a step are transformed by ``evaluated``, others by ``augmented``.
 
-    Every image has a separately seeded generator: of (seed, fold, step, place in the batch) in training, and of its own
+    Every image has its own generator, seeded by (seed, fold, step, place in the batch) in training and by the image's
     number in an evaluation.
     """
 
@@ -120,7 +120,7 @@ class Batches:
 
     def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.copies is None:
-            return tensor.to(self.device, non_blocking=True)
+            return tensor.to(self.device, non_blocking=self.device.type == "cuda")
         with torch.cuda.stream(self.copies):
             copied = tensor.to(self.device, non_blocking=True)
         computing = torch.cuda.current_stream(self.device)

@@ -14,7 +14,7 @@ GIB = 2**30
 # Assumed bytes of a process outside PyTorch's allocator: CUDA's context, libraries and faiss. Not measured, no GPU was
 # available.
 OUTSIDE = GIB
-OTHERS = 0.5  # part of its share of the GPU below which a job has run out of memory because of others
+OTHERS = 0.5  # a job that has allocated less than this part of its share ran out of memory because of other programs
 SMALLEST = 0.02  # share of the GPU that is always left to PyTorch
 
 
@@ -26,7 +26,7 @@ def enough_memory(configuration: Mapping[str, Any], share: int = 1, trains: bool
     except RuntimeError as error:
         if not out_of_gpu_memory(error):
             raise
-        raise UserError(sentence(str(error), configuration, trains, share, *_allocated())) from error
+        raise UserError(sentence(str(error), configuration, trains, share, *_allocated(str(error)))) from error
 
 
 def limit_memory(share: int) -> None:
@@ -62,6 +62,8 @@ def _more_parts(batch: int, parts: int) -> int:
     return next((more for more in range(2 * parts, batch, parts) if batch % more == 0), batch)
 
 
-def _allocated() -> tuple[int, int]:
-    """Bytes that this process had allocated at most, and bytes of the GPU."""
+def _allocated(text: str) -> tuple[int, int]:
+    """Bytes that this process had allocated, and bytes of the GPU; ``text`` is PyTorch's message."""
+    if "MPS" in text:
+        return torch.mps.driver_allocated_memory(), torch.mps.recommended_max_memory()
     return torch.cuda.max_memory_allocated(), torch.cuda.get_device_properties().total_memory

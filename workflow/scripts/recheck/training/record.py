@@ -1,8 +1,10 @@
 """run.json: everything needed to trace a number in a table back to the run that produced it."""
 
+import contextlib
 import logging
 import platform
 import shutil
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,11 @@ PACKAGES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "numpy")
 def data_hashes(split: str | Path, pack: str | Path) -> dict[str, str]:
     """SHA-256 of the split and of the packed pixels that the run uses."""
     return {"split": sha256(split), "pixels": read_about(pack)["sha256"]}
+
+
+def image_reading(pack: str | Path) -> dict[str, str]:
+    """How the packed image files were read (``exif``, ``alpha``), for users of the model."""
+    return read_about(pack).get("reading", {})
 
 
 class UserFiles:
@@ -71,10 +78,24 @@ def code_hash() -> str:
 def _processor() -> str:
     """The CPU's model, which decides the last digits of results, and the instructions that torch uses on it."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    model = models[0] if models else platform.processor() or platform.machine()
-    return f"{model}, {torch.backends.cpu.get_cpu_capability()}"
+    listed = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
+    return f"{_model(listed)}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _model(cpuinfo: str) -> str:
+    """The CPU's model, from Linux's list of processors (on ARM by its numbers) or from macOS."""
+    entries = {}
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        entries.setdefault(key.strip(), value.strip())
+    numbers = [f"{key} {entries[key]}" for key in ("CPU implementer", "CPU part") if key in entries]
+    if name := entries.get("model name") or ", ".join(numbers):
+        return name
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        if platform.system() == "Darwin":
+            return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return platform.processor() or platform.machine()
 
 
 def machine(device: torch.device, threads: int) -> dict[str, Any]:

@@ -23,9 +23,9 @@ CHEAP = 0.01
 class Saver:
     """Writes the states of a run to its file, one at a time.
 
-    A state is due ``every`` so many seconds, counted from the moment at which the last one was taken, so a killed run
-    loses at most this time. While a state is being written none is due: a slow disk delays the next state, and there is
-    never more than one copy in memory. An error of the thread is raised by the next call.
+    A state is due ``every`` seconds after the last one was taken, so a killed run loses at most this time. While a
+    state is being written none is due: a slow disk delays the next state, and there is never more than one copy in
+    memory. An error of the thread is raised by the next call.
     """
 
     def __init__(self, file: StateFile, every: float = SAVE_EVERY, clock: Callable[[], float] = time.monotonic):

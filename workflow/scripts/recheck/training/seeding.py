@@ -18,6 +18,11 @@ def derive(seed: int, *stream: int | str) -> int:
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
 
 
+def generator_of_pass(seed: int, fold: int, number: int) -> np.random.RandomState:
+    """Generator from which a sampler draws a pass of a run, by the pass's number."""
+    return np.random.RandomState(derive(seed, fold, "sampler", number) % 2**32)
+
+
 def seed_everything(seed: int) -> None:
     """Seed the global generators, which libraries (dropout, miners) draw from."""
     random.seed(seed)
@@ -43,12 +48,13 @@ def random_state() -> dict[str, Any]:
     """States of all global generators, as plain data and tensors."""
     version, words, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
-    return {
+    state = {
         "python": [version, list(words), gauss],
         "numpy": [name, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, cached],
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
     }
+    return state | ({"mps": torch.mps.get_rng_state()} if torch.backends.mps.is_available() else {})
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
@@ -59,3 +65,5 @@ def restore_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if state["cuda"] and torch.cuda.is_initialized():
         torch.cuda.set_rng_state_all(state["cuda"])
+    if "mps" in state and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"])

@@ -30,7 +30,8 @@ def warn_if_unavailable(device: torch.device, precision: str) -> None:
     if precision != "tf32":
         return
     if device.type != "cuda":
-        log.warning("'precision: tf32' has no effect on a CPU: this run computes in float32.")
+        place = "a CPU" if device.type == "cpu" else device.type
+        log.warning("'precision: tf32' has no effect on %s: this run computes in float32.", place)
     elif torch.cuda.get_device_capability(device) < FIRST:
         name = torch.cuda.get_device_name(device)
         log.warning("'precision: tf32' has no effect on %s, which has no TF32: this run computes in float32.", name)

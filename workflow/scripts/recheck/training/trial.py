@@ -1,4 +1,4 @@
-"""What ends a trial of a search without ending the study: an error that the values of its settings may have caused."""
+"""Errors that end a trial of a search but not the study: the trial's settings may have caused them."""
 
 from recheck import circumstances
 from recheck.circumstances import out_of_gpu_memory

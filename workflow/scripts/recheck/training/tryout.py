@@ -94,8 +94,8 @@ def _take_step(run: Run, report: Report) -> None:
             report.doubt(f"The {name} gets no gradient, so its weights do not change.", not norm)
         else:
             report.doubt(f"The {name} has a gradient but no optimiser: set 'optimisers.{name}'.", norm > 0)
-    for found in run.watch.findings():
-        report.doubt(found["text"])
+    for finding in run.watch.findings():
+        report.doubt(finding["text"])
 
 
 def _shapes(data: FoldData, role: str) -> np.ndarray:
@@ -128,7 +128,7 @@ def _without_downloads(configuration: dict[str, Any]) -> tuple[dict[str, Any], s
     backbone = configuration["model"]["backbone"]
     weights = str(backbone.get("weights", "none"))
     missing = Path(weights).suffix and not Path(weights).is_file()
-    if missing or (weights == "imagenet" and backbone["name"].startswith("timm/")):
+    if missing or (weights in ("imagenet", "pretrained") and backbone["name"].startswith("timm/")):
         backbone["weights"] = "none"
         backbone.pop("sha256", None)
         return configuration, f", with random weights instead of '{weights}', which would have to be downloaded"

@@ -9,6 +9,11 @@ ON_CPU = "compute on the CPU with `--config device=cpu`"
 NO_GPU = (
     "Config 'device' is 'cuda', but no GPU is visible: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or " + ON_CPU + "."
 )
+NO_MPS = (
+    "Config 'device' is 'mps', but no GPU of a Mac was found: use a Mac with Apple silicon and macOS 14 or newer, or "
+    + ON_CPU
+    + "."
+)
 NOT_GIVEN = (
     "This job has reserved a GPU, but sees none: check how the profile requests GPUs (docs/cluster.md), or "
     + ON_CPU
@@ -20,7 +25,7 @@ DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
 
 def no_such_gpu(named: str) -> str:
-    """The sentence for a CUDA_VISIBLE_DEVICES of which this machine has no GPU."""
+    """The sentence for a CUDA_VISIBLE_DEVICES that names no GPU of this machine."""
     return f"CUDA_VISIBLE_DEVICES is '{named}', but this machine has no such GPU: correct or unset it, or {ON_CPU}."
 
 

@@ -1,8 +1,9 @@
 """Watching a run for signs that it learns nothing.
 
-The watch uses what is on the host anyway: the labels of a batch and the value of the loss. It looks at gradients and
-weights on the device only until it has seen one that is not zero and one that has changed, which in a sane run is the
-first step and the first epoch. Its counts are part of the run's state, so an interrupted run has the same findings.
+The watch uses what is on the host anyway: the labels of a batch and the value of the loss. It looks at a module's
+gradients on the device only until one is not zero, and at its weights only until one has changed: in a sane run, these
+are the first step and the first epoch. Its counts are part of the run's state, so an interrupted run has the same
+findings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from torch import nn
 from recheck.models.embedding import EmbeddingModel
 from recheck.sanity import Finding, finding
 
-# A share of batches without positive or negative pairs from which on they are a finding.
+# At this share of batches or more, missing positive or negative pairs are a finding.
 SHARE = 0.5
 
 
@@ -43,7 +44,9 @@ class Watch:
 
     def __init__(self, weights: Mapping[str, Sequence[nn.Parameter]], needs_pairs: bool, frozen_batch_norm: bool):
         self.weights, self.needs_pairs, self.frozen_batch_norm = weights, needs_pairs, frozen_batch_norm
-        self.start = {name: [weight.detach().cpu().clone() for weight in own] for name, own in weights.items()}
+        self.start = {
+            name: [weight.detach().cpu().clone() for weight in parameters] for name, parameters in weights.items()
+        }
         self.counts = _Counts()
 
     def batch(self, labels: np.ndarray, loss: float) -> None:
@@ -59,8 +62,8 @@ class Watch:
     def gradients(self) -> None:
         """Look at the gradients, after the backward pass."""
         for name in self._other_than(self.counts.with_gradient):
-            found = [weight.grad.any() for weight in self.weights[name] if weight.grad is not None]
-            if found and torch.stack(found).any():  # the host waits for the device once, not once per weight
+            nonzero = [weight.grad.any() for weight in self.weights[name] if weight.grad is not None]
+            if nonzero and torch.stack(nonzero).any():  # the host waits for the device once, not once per weight
                 self.counts.with_gradient.append(name)
 
     def epoch(self) -> None:
@@ -96,7 +99,7 @@ class Watch:
         return [finding("frozen_batch_norm", text)]
 
     def _of_batches(self) -> list[Finding]:
-        counts, found = self.counts, []
+        counts, findings = self.counts, []
         if not self.needs_pairs:
             return []
         if counts.without_negatives >= SHARE * max(1, counts.steps):
@@ -104,17 +107,17 @@ class Watch:
                 f"{counts.without_negatives} of {counts.steps} batches had images of only one class, so no negative "
                 "pairs: lower 'sampler.per_class', or raise 'sampler.batch'."
             )
-            found.append(finding("no_negative_pairs", text))
+            findings.append(finding("no_negative_pairs", text))
         if counts.without_positives >= SHARE * max(1, counts.steps):
             text = (
                 f"{counts.without_positives} of {counts.steps} batches had no two images of one class, so no positive "
                 "pairs: use a sampler with several images per class."
             )
-            found.append(finding("no_positive_pairs", text))
-        return found
+            findings.append(finding("no_positive_pairs", text))
+        return findings
 
     def _of_losses(self) -> list[Finding]:
-        """The first of the findings that follow from each other."""
+        """Findings about losses, gradients and weights, without those that another one already explains."""
         counts, steps = self.counts, self.counts.steps
         if steps < 2:
             return []
@@ -123,27 +126,27 @@ class Watch:
                 f"The loss was exactly 0 in all {steps} steps, so nothing was learned: check the loss, the miner and "
             )
             return [finding("zero_loss", text + "the classes in a batch.")]
-        found = []
+        findings = []
         if counts.losses_like_first == steps:
             text = (
                 f"The loss was {counts.first_loss:.6g} in all {steps} steps: check that it depends on the embeddings, "
                 "and that images have different embeddings."
             )
-            found.append(finding("constant_loss", text))
+            findings.append(finding("constant_loss", text))
         if without := self._other_than(counts.with_gradient):
             text = (
                 f"No gradient reached the {_listed(without)} in {steps} steps: check that the loss depends on "
                 "the embeddings and detaches nothing that should be trained."
             )
-            found.append(finding("zero_gradient", text))
+            findings.append(finding("zero_gradient", text))
         elif unchanged := self._other_than(counts.changed):
             rates = _listed([f"'optimisers.{name}.lr'" for name in unchanged])
             text = (
                 f"The weights of the {_listed(unchanged)} did not change in {steps} steps: check {rates} and the "
                 "learning-rate schedule."
             )
-            found.append(finding("unchanged_weights", text))
-        return found
+            findings.append(finding("unchanged_weights", text))
+        return findings
 
 
 def needs_pairs(loss: nn.Module, dim: int, num_classes: int) -> bool:

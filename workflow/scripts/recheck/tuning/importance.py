@@ -9,7 +9,7 @@ from recheck.tuning.trials import Trial
 
 
 def importance(search: Mapping[str, Any], trials: Sequence[Trial]) -> dict[str, float] | None:
-    """The share of each setting in the variance of the objective, by fANOVA; None if the trials cannot tell."""
+    """The share of each setting in the variance of the objective, by fANOVA; None if the trials do not determine it."""
     free = parameters(search["space"])
     finished = [trial for trial in trials if trial.objective is not None]
     if len(free) < 2 or len({trial.objective for trial in finished}) < 2:

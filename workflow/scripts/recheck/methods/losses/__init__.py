@@ -1,9 +1,9 @@
 """Losses and miners by name: from pytorch-metric-learning, from the folders here, or a user's ``module:Class``.
 
-Each folder belongs to one paper; ``recheck.parts`` lists the classes. A loss is called as ``loss(embeddings, labels)``,
-with ``miner(embeddings, labels)`` as third argument if there is a miner. Embeddings are the model's raw float32
-outputs; labels are the ranks 0…T-1 of the fold's training classes. With the forward pass ``MultiView``, an image has
-several embeddings: (views, batch, dimension).
+Each folder belongs to one paper, except ``library``; ``recheck.parts`` lists the classes. A loss is called as
+``loss(embeddings, labels)``, with ``miner(embeddings, labels)`` as third argument if there is a miner. Embeddings are
+the model's raw float32 outputs; labels are the ranks 0…T-1 of the fold's training classes. With the forward pass
+``MultiView``, an image has several embeddings: (views, batch, dimension).
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ def compute_loss(
 
 
 def _mine(miner: nn.Module, loss: nn.Module, embeddings: torch.Tensor, labels: torch.Tensor) -> Any:
-    """The miner's result. A user's own loss may take any; losses of pytorch-metric-learning take tuples of indices."""
+    """The miner's result. Losses of pytorch-metric-learning need tuples of indices; a user's loss may take anything."""
     with user_code("miner", miner, embeddings=embeddings, labels=labels):
         mined = miner(embeddings, labels)
     if type(loss).__module__.startswith("pytorch_metric_learning.") and not _are_indices(mined):

@@ -10,9 +10,9 @@ class DistanceWeightedMiner(library.DistanceWeightedMiner):
 
     Each anchor has as many triplets as its class has images. Their positives are drawn uniformly, their negatives with
     weights inversely proportional to the density of their distance. The weights are computed on the device for the
-    whole batch. All draws happen on the host, class by class in the library's order, so a GPU is waited for twice per
-    batch and gives the draws of a CPU. Triplets with other embeddings than the batch (a memory) are left to the
-    library.
+    whole batch. All draws happen on the host, class by class in the library's order, so the host waits for a GPU
+    only twice per batch, and draws are the same as on a CPU. Triplets with embeddings from outside the batch (a memory)
+    are left to the library.
     """
 
     def mine(
@@ -42,7 +42,7 @@ class DistanceWeightedMiner(library.DistanceWeightedMiner):
 def draw(weights: torch.Tensor, labels: np.ndarray) -> torch.Tensor:
     """(3, triplets): anchors, positives, negatives; ``weights`` (batch, batch) of the negatives are on the host."""
     has_negative = (weights > 0).any(dim=1).numpy()
-    found = [np.empty((3, 0), np.int64)]
+    triplets = [np.empty((3, 0), np.int64)]
     for label in np.unique(labels):
         is_member = labels == label
         members, others = np.flatnonzero(is_member), np.flatnonzero(~is_member)
@@ -57,5 +57,5 @@ def draw(weights: torch.Tensor, labels: np.ndarray) -> torch.Tensor:
         anchors, positives = members[anchors[kept]], members[positives[kept]]
         rows = weights[torch.from_numpy(anchors)[:, None], torch.from_numpy(others)]
         negatives = others[torch.multinomial(rows, 1, replacement=True).flatten().numpy()]
-        found.append(np.stack((anchors, positives, negatives)))
-    return torch.from_numpy(np.concatenate(found, axis=1))
+        triplets.append(np.stack((anchors, positives, negatives)))
+    return torch.from_numpy(np.concatenate(triplets, axis=1))

@@ -15,7 +15,9 @@ def counted(sampler: str, **numbers: int) -> None:
     """Refuse values that are not whole numbers from 1."""
     for key, value in numbers.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UserError(f"'{key}' of the sampler '{sampler}' must be a whole number from 1, found {value!r}.")
+            raise UserError(
+                f"'{key}' of the sampler '{sampler}' must be a whole number of at least 1, found {value!r}."
+            )
 
 
 def choose(positions: np.ndarray, count: int, generator: np.random.RandomState) -> list[int]:

@@ -25,7 +25,7 @@ class Pairs:
         if len(self.classes) < self.pairs:
             raise UserError(
                 f"'sampler.batch' ({batch}) needs {self.pairs} classes, one per pair, but only {len(self.classes)} "
-                "training classes have two images: lower it."
+                "training classes have two images: lower 'sampler.batch'."
             )
 
     def draw(self, generator: np.random.RandomState) -> list[list[int]]:

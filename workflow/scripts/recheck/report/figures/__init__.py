@@ -98,22 +98,23 @@ def compared(facts: Facts) -> str:
     """A sentence on the two models in figures of embeddings: the best trained row and, if any, the untrained one."""
     best = f"the trained method with the highest {facts['lead_metric']}, if possible without a warning"
     reference = next((row["label"] for row in facts["rows"] if row["name"] == facts["reference"]), None)
-    return f"Shown are the untrained model ({reference}) and {best}." if reference else f"Shown is {best}."
+    untrained = f"the untrained model ({reference}) and " if reference else ""
+    return f"The figure shows {untrained}{best}."
 
 
-def all_figures(own: tuple[str, ...] = ()) -> dict[str, Figure]:
-    """Name → figure of one dataset, in the order of the page; ``own`` are a user's figures as ``module:Class``."""
-    return {name: figure for name, figure in _figures(own).items() if not figure.across}
+def all_figures(user_figures: tuple[str, ...] = ()) -> dict[str, Figure]:
+    """Name → figure of one dataset, in the order of the page; ``user_figures`` are given as ``module:Class``."""
+    return {name: figure for name, figure in _figures(user_figures).items() if not figure.across}
 
 
-def study_figures(own: tuple[str, ...] = ()) -> dict[str, Figure]:
-    """Name → figure of all datasets together, in the order of the page; ``own`` as in ``all_figures``."""
-    return {name: figure for name, figure in _figures(own).items() if figure.across}
+def study_figures(user_figures: tuple[str, ...] = ()) -> dict[str, Figure]:
+    """Name → figure of all datasets together, in the order of the page; ``user_figures`` as in ``all_figures``."""
+    return {name: figure for name, figure in _figures(user_figures).items() if figure.across}
 
 
 @cache
-def _figures(own: tuple[str, ...]) -> dict[str, Figure]:
-    """Every module in this folder, and every ``module:Class`` in ``own``."""
+def _figures(user_figures: tuple[str, ...]) -> dict[str, Figure]:
+    """Every module in this folder, and every ``module:Class`` in ``user_figures``."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     classes = [
         value
@@ -122,7 +123,7 @@ def _figures(own: tuple[str, ...]) -> dict[str, Figure]:
         if isinstance(value, type) and issubclass(value, Figure) and value.__module__ == module.__name__
     ]
     names = {figure.name for figure in classes}
-    for spec in own:
+    for spec in user_figures:
         cls = load(spec, "figure")
         _check(cls, spec, names)
         names.add(cls.name)
@@ -140,7 +141,7 @@ def _check(cls: Any, spec: str, names: set[str]) -> None:
         raise UserError(f"The figure '{spec}' must be a class derived from recheck.report.figures.Figure.")
     missing = [key for key in ("name", "title", "caption", "place", "needs") if not hasattr(cls, key)]
     if missing:
-        raise UserError(f"{place_of(cls)}: the figure '{spec}' lacks {', '.join(missing)}.")
+        raise UserError(f"{place_of(cls)}: the figure '{spec}' does not define {', '.join(missing)}. Add them.")
     if cls.name in names or not re.fullmatch(r"[a-z0-9_]+", cls.name):
         raise UserError(
             f"{place_of(cls)}: 'name' of the figure '{spec}' is '{cls.name}'. It must consist of lower-case letters, "

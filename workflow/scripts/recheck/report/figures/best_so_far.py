@@ -60,15 +60,16 @@ class BestSoFar(Figure):
         return " ".join([self.caption.format(dataset=facts["dataset_title"], **numbers), *self.sentences(facts)])
 
     def sentences(self, facts: Facts) -> Iterable[str]:
-        own, others = study_batch(facts), other_batches(facts)
-        if own and others:
-            yield f"Solid, filled dots: batches of {own} images; dashed, hollow dots: {' and '.join(map(str, others))}."
+        batch_size, others = study_batch(facts), other_batches(facts)
+        if batch_size and others:
+            other_sizes = " and ".join(map(str, others))
+            yield f"Solid, filled dots: batches of {batch_size} images; dashed, hollow dots: {other_sizes}."
         by_batch = {
             same: {e["row"] for e in facts["quoted_searches"] if e["same_batch"] == same} for same in (True, False)
         }
         labels = [row["label"] for row in facts["rows"] if row["name"] in by_batch[False] - by_batch[True]]
         if labels:
-            yield f"No search with batches of {own} was published for {' and '.join(labels)}."
+            yield f"No search with batches of {batch_size} was published for {' and '.join(labels)}."
         if facts["measured"]:
             yield "The dash-dotted line is our search, where it has ended."
 
@@ -77,7 +78,7 @@ class BestSoFar(Figure):
         quoted, trials, facts = of_dataset(inputs), inputs.trials, inputs.facts
         if not quoted:
             return note("No searches of these rows were published.", png, svg)
-        own = study_batch(facts)
+        batch_size = study_batch(facts)
         lowest = min(100 * search.best for searches in quoted.values() for search in searches)
         counts = map(len, [*(search.trials for searches in quoted.values() for search in searches), *trials.values()])
         ticks = [1, *range(10, max(counts) + 1, 10)]
@@ -85,7 +86,12 @@ class BestSoFar(Figure):
             figure, axes = panels(plt, len(quoted), PANELS_PER_ROW, 2.0, 0.6)
             for axis, (row, searches) in zip(axes, quoted.items(), strict=True):
                 for search in searches:
-                    _curve(axis, search.best_so_far, search.needed, SAME_BATCH if search.batch == own else OTHER_BATCH)
+                    _curve(
+                        axis,
+                        search.best_so_far,
+                        search.needed,
+                        SAME_BATCH if search.batch == batch_size else OTHER_BATCH,
+                    )
                 ours = trials[row].sort_values("trial")["objective"].cummax().ffill() if row in trials else None
                 if ours is not None and ours.notna().any():
                     axis.plot(range(1, len(ours) + 1), 100 * ours, drawstyle="steps-post", **OURS)
@@ -95,9 +101,9 @@ class BestSoFar(Figure):
                 if axis.get_subplotspec().is_first_col():
                     axis.set_ylabel("best validation\nMAP@R so far (%)")
             axes[0].set_ylim(lowest - DEPTH, None)
-            shown = [batch for batch in (own, *other_batches(facts)) if batch]
+            shown = [batch for batch in (batch_size, *other_batches(facts)) if batch]
             handles = [
-                legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
+                legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == batch_size else OTHER_BATCH))
                 for batch in shown
             ]
             handles += [legend_line(label="ours", **OURS)] if any(row in trials for row in quoted) else []

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # Inches: one line of text. In lines: the distance of the bars, and what is above the axis.
 LINE, BAR, ABOVE = 0.24, 0.55, 2.4
-# Fewer methods or datasets have no diagram: see statistics.ranks.
-METHODS, DATASETS = 3, 2
+# Fewer methods or blocks (datasets or seeds) have no diagram: see statistics.ranks.
+METHODS, BLOCKS = 3, 2
 
 
 def values(tables: Sequence[DataFrame], metrics: Sequence[str], view: str, column: str) -> DataFrame:
@@ -34,39 +34,46 @@ def values(tables: Sequence[DataFrame], metrics: Sequence[str], view: str, colum
     return pd.DataFrame(rows).dropna(axis="columns", how="all").dropna(axis="index", how="all")
 
 
-def draw(panels: Sequence[tuple[str, DataFrame]], *, published: bool, png: str | Path, svg: str | Path) -> Drawing:
-    """One diagram per title and frame of ``values`` whose columns are labels; incomplete methods are left out."""
+def draw(
+    panels: Sequence[tuple[str, DataFrame]],
+    *,
+    blocks: str = "dataset",
+    published: bool,
+    png: str | Path,
+    svg: str | Path,
+) -> Drawing:
+    """One diagram per title and frame (blocks × labels of methods); methods without a value in a block are left out."""
     from recheck.statistics.ranks import ranking
 
     complete = [(title, frame, frame.dropna(axis="columns")) for title, frame in panels]
-    complete = [each for each in complete if each[2].shape[0] >= DATASETS and each[2].shape[1] >= METHODS]
+    complete = [each for each in complete if each[2].shape[0] >= BLOCKS and each[2].shape[1] >= METHODS]
     if not complete:
-        return note(f"No average ranks: {METHODS} or more methods need a value on every dataset.", png, svg)
-    found = [(title, ranking(frame.to_numpy()), list(frame), list(all_rows)) for title, all_rows, frame in complete]
-    heights = [_height(result) for _, result, _, _ in found]
+        return note(f"No average ranks: {METHODS} or more methods need a value on every {blocks}.", png, svg)
+    rankings = [(title, ranking(frame.to_numpy()), list(frame), list(all_rows)) for title, all_rows, frame in complete]
+    heights = [_height(result) for _, result, _, _ in rankings]
     with styled() as plt:
         figure, axes = plt.subplots(
-            len(found),
+            len(rankings),
             1,
-            figsize=(WIDTH, LINE * sum(heights) + 0.45 * len(found) + (0.3 if published else 0)),
+            figsize=(WIDTH, LINE * sum(heights) + 0.45 * len(rankings) + (0.3 if published else 0)),
             height_ratios=heights,
             squeeze=False,
             layout="constrained",
         )
-        for axis, height, (title, result, labels, everything) in zip(axes[:, 0], heights, found, strict=True):
+        for axis, height, (title, result, labels, everything) in zip(axes[:, 0], heights, rankings, strict=True):
             _diagram(axis, result, labels, height)
-            axis.set_title(f"{title}: {_summary(result)}")
+            axis.set_title(f"{title}: {result.blocks} {blocks}s, {_test(result)}")
             if missing := [label for label in everything if label not in labels]:
-                text = f"not ranked, without a value on every dataset: {', '.join(missing)}"
+                text = f"not ranked, without a value on every {blocks}: {', '.join(missing)}"
                 axis.text(0, -0.01, text, transform=axis.transAxes, va="top", fontsize=SMALL, color=GREY, wrap=True)
         if published:
             figure.suptitle(PUBLISHED_ONLY)
         return save(figure, png, svg)
 
 
-def _summary(result: Ranking) -> str:
+def _test(result: Ranking) -> str:
     p = "p < 0.001" if result.p < 0.001 else f"p = {result.p:.3f}"
-    return f"{result.blocks} datasets, Friedman test {p}"
+    return f"Friedman test {p}"
 
 
 def levels(average: np.ndarray, groups: Sequence[Sequence[int]]) -> list[int]:
@@ -152,7 +159,7 @@ class CriticalDifference(StudyFigure):
 
     def applies(self, facts: Sequence[Facts]) -> bool:
         datasets = [rows for rows in _rows(facts) if rows]
-        enough = len(datasets) >= DATASETS and len(set.intersection(*datasets)) >= METHODS
+        enough = len(datasets) >= BLOCKS and len(set.intersection(*datasets)) >= METHODS
         return super().applies(facts) and enough
 
     def draw(self, inputs: StudyInputs, png: str | Path, svg: str | Path) -> Drawing:

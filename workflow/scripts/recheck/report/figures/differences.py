@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
 
 FEWEST_SEEDS = 3
-# Matrices of more methods have marks instead of numbers, and each has a row of its own.
+# With more methods, a matrix has marks instead of numbers; with more than MOST_SIDE_BY_SIDE, each is in its own row.
 MOST_NUMBERS, MOST_SIDE_BY_SIDE = 14, 7
 CELL, SMALL_CELL = 0.32, 0.23
-# Matrices of more methods have numbers with one decimal.
-WIDE = 9
+# With more than WIDE methods, numbers have one decimal; with more than MANY, the numbers of the columns are turned.
+WIDE, MANY = 9, 20
 
 
 def draw(
@@ -86,7 +86,9 @@ def _matrix(axis: Axes, compared: DataFrame, order: Mapping[str, int], numbers: 
         axis.broken_barh(places, (row - 0.5, 1), color=FAINT, lw=0, zorder=0)
     for (mark, colour), places in marks.items():
         axis.plot(*zip(*places, strict=True), mark, color=colour, ms=2 if mark == "." else 4.5, zorder=3)
-    axis.set_xticks(range(count), [str(place + 1) for place in range(count)])
+    # upright, more than 20 numbers would touch
+    turned = {"rotation": 90, "fontsize": SMALL} if count > MANY else {}
+    axis.set_xticks(range(count), [str(place + 1) for place in range(count)], **turned)
     axis.xaxis.tick_top()
     axis.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5))
     axis.grid(visible=False)
@@ -126,7 +128,7 @@ class Differences(Figure):
         if seeds < 6:
             yield (
                 f"{seeds} seeds are too few for p ≤ 0.05: the smallest possible p is {2.0 ** (1 - seeds):g}, and the "
-                f"interval holds with {100 * (1 - 2.0 ** (1 - seeds)):g} %."
+                f"confidence of the interval is only {100 * (1 - 2.0 ** (1 - seeds)):g} %."
             )
         yield "comparison.csv, beside the table, has all numbers."
 

@@ -40,9 +40,9 @@ class Effort(Figure):
         return " ".join([caption, *self.sentences(facts)])
 
     def sentences(self, facts: Facts) -> Iterable[str]:
-        own, others = study_batch(facts), other_batches(facts)
-        if own and others:
-            yield f"Dots: batches of {own} images; hollow squares: {' and '.join(map(str, others))}."
+        batch_size, others = study_batch(facts), other_batches(facts)
+        if batch_size and others:
+            yield f"Dots: batches of {batch_size} images; hollow squares: {' and '.join(map(str, others))}."
         if facts["measured"]:
             yield "Diamonds are our searches, where they have ended."
 
@@ -54,7 +54,7 @@ class Effort(Figure):
         medians = median_needed(every)
         names = {row: searches[0].row for row, searches in quoted.items()}
         order = sorted(quoted, key=lambda row: list(medians).index(names[row]))
-        own, any_of_ours = study_batch(facts), False
+        batch_size, any_of_ours = study_batch(facts), False
         most = max(map(len, [*(search.trials for search in every), *trials.values()]))
         with styled() as plt:
             figure, axis = plt.subplots(figsize=(WIDTH, 0.34 * len(order) + 1.5), layout="constrained")
@@ -66,7 +66,12 @@ class Effort(Figure):
                 axis.plot(elsewhere, [place] * len(elsewhere), zorder=2, **ELSEWHERE)
                 axis.plot(medians[names[row]], place, zorder=3, **MEDIAN)
                 for batch, count in here.items():
-                    axis.plot(count, place, zorder=4 + (batch == own), **(SAME_BATCH if batch == own else OTHER_BATCH))
+                    axis.plot(
+                        count,
+                        place,
+                        zorder=4 + (batch == batch_size),
+                        **(SAME_BATCH if batch == batch_size else OTHER_BATCH),
+                    )
                 finished = trials[row].sort_values("trial")["objective"].cummax() if row in trials else None
                 if finished is not None and finished.notna().any():
                     axis.plot(needed(list(finished.fillna(-1))), place, zorder=6, **OURS)
@@ -75,9 +80,9 @@ class Effort(Figure):
             axis.set_yticks(range(len(order)), [inputs.labels[row] for row in order])
             axis.set(xlim=(0, most + 1), xlabel=f"trials until within {100 * CLOSE:g} points of the search's own best")
             axis.set_xticks([1, *range(5, most + 1, 5)])
-            batches = [batch for batch in (own, *other_batches(facts)) if batch]
+            batches = [batch for batch in (batch_size, *other_batches(facts)) if batch]
             handles = [
-                legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == own else OTHER_BATCH))
+                legend_line(label=batch_label(facts, batch), **(SAME_BATCH if batch == batch_size else OTHER_BATCH))
                 for batch in batches
             ]
             handles += [legend_line(label="ours", **OURS)] if any_of_ours else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recheck.evaluation.search import Search
+from recheck.evaluation.hyperbolic_search import searching
 from recheck.report.figures import Facts, Figure, compared
 from recheck.report.style import GREY, INK, NORMAL, SMALL, WIDTH, save, styled
 
@@ -83,8 +83,8 @@ def draw(
         axis = figure.add_axes((0, 0, 1, 1))
         axis.set(xlim=(0, WIDTH), ylim=(height, 0))
         axis.axis("off")
-        for line, (method, found) in enumerate(counts.items()):
-            axis.text(MARGIN, 0.2 + LINE * line, _in_words(method, found), fontsize=SMALL, va="center")
+        for line, (method, counted) in enumerate(counts.items()):
+            axis.text(MARGIN, 0.2 + LINE * line, _in_words(method, counted), fontsize=SMALL, va="center")
         _heading(axis, top - 0.2, ranks)
         for number, query in enumerate(queries):
             y = top + number * (block + GAP)
@@ -102,11 +102,11 @@ def draw(
         return save(figure, png, svg)
 
 
-def _in_words(method: str, found: Counts) -> str:
-    share = 100 * found.right_neighbours / max(1, found.neighbours)
+def _in_words(method: str, counted: Counts) -> str:
+    share = 100 * counted.right_neighbours / max(1, counted.neighbours)
     return (
-        f"{method}: the nearest neighbour is correct for {found.right:,} of all {found.queries:,} queries "
-        f"({100 * found.right / found.queries:.1f} %), and {share:.1f} % of all their neighbours are correct."
+        f"{method}: the nearest neighbour is correct for {counted.right:,} of all {counted.queries:,} queries "
+        f"({100 * counted.right / counted.queries:.1f} %), and {share:.1f} % of all their neighbours are correct."
     )
 
 
@@ -190,15 +190,21 @@ def _picture(axis: Axes, picture: np.ndarray, corner: tuple[float, float], size:
     )
 
 
-def nearest(vectors: np.ndarray, queries: int, count: int, chosen: np.ndarray | None = None) -> np.ndarray:
+def nearest(
+    vectors: np.ndarray,
+    queries: int,
+    count: int,
+    chosen: np.ndarray | None = None,
+    curvature: float | None = None,
+) -> np.ndarray:
     """The nearest rows of each query: from the gallery (after the first ``queries`` rows), else from all other rows.
 
-    ``chosen`` are positions of queries; all of them unless given.
+    ``chosen`` are positions of queries; all of them unless given. With a ``curvature``, distances are hyperbolic.
     """
     if queries < len(vectors):
         asked = vectors[:queries] if chosen is None else vectors[chosen]
-        return queries + Search(vectors[queries:]).nearest(asked, count)
-    search = Search(vectors)
+        return queries + searching(vectors[queries:], curvature=curvature).nearest(asked, count)
+    search = searching(vectors, curvature=curvature)
     if chosen is None:
         search.pair_up(count)
     return search.nearest(None, count, np.arange(queries) if chosen is None else chosen)
@@ -226,14 +232,18 @@ class Gallery(Figure):
         classes, counts = np.unique(labels[queries:] if queries < len(labels) else labels, return_counts=True)
         answerable = np.isin(labels[:queries], classes if queries < len(labels) else classes[counts > 1])
         chosen = choose_queries(labels[:queries], answerable, QUERIES)
-        found = {label: nearest(vectors, queries, NEIGHBOURS) for label, vectors in shown.embeddings.items()}
+        curvatures = {row["label"]: row.get("curvature") for row in inputs.rows.values()}
+        ranked = {
+            label: nearest(vectors, queries, NEIGHBOURS, curvature=curvatures[label])
+            for label, vectors in shown.embeddings.items()
+        }
         return draw(
             lambda position: np.asarray(inputs.pack.image(int(shown.images[position]))),
             labels,
             chosen,
-            {label: neighbours[chosen] for label, neighbours in found.items()},
+            {label: neighbours[chosen] for label, neighbours in ranked.items()},
             names=shown.names,
-            counts={label: count(labels, labels[:queries], neighbours) for label, neighbours in found.items()},
+            counts={label: count(labels, labels[:queries], neighbours) for label, neighbours in ranked.items()},
             png=png,
             svg=svg,
         )

@@ -19,7 +19,8 @@ class Importance(Figure):
     name, title, place = "importance", "Importance of the settings", 58
     caption = (
         "How much of the variance of the objective between trials on {dataset} each free setting explains, alone and "
-        "with others (fANOVA, a random forest fitted to the trials; with few trials it is a rough guide)."
+        "together with other settings (fANOVA, a random forest fitted to the trials; with few trials it is a rough "
+        "guide)."
     )
     needs = ("importances",)
 
@@ -30,7 +31,7 @@ class Importance(Figure):
         """One panel per row with several free settings: a bar per setting, with its share in percent."""
         shown = [row for row in inputs.labels if row in inputs.importances]
         if not shown:
-            return note("No search can tell yet how much each setting matters.", png, svg)
+            return note("No search shows yet how much each setting matters.", png, svg)
         most = max(len(inputs.importances[row]) for row in shown)
         with styled() as plt:
             figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 0.32 * most + 0.7, 0.2, shared="x")

@@ -75,13 +75,13 @@ class OneSetting(Figure):
         drawn = [(row, search) for row, searches in quoted.items() for search in searches if search.has_objectives]
         if not drawn:
             return note("No searches with one setting were published.", png, svg)
-        own, any_of_ours = study_batch(facts), False
+        batch_size, any_of_ours = study_batch(facts), False
         with styled() as plt:
             figure, axes = panels(plt, len(drawn), PANELS_PER_ROW, 2.9, 0.5, shared="")
             for axis, (row, search) in zip(axes, drawn, strict=True):
                 (parameter,) = search.space
                 _scale(axis, parameter.log)
-                if row in trials and search.batch == own and parameter.name in trials[row]:
+                if row in trials and search.batch == batch_size and parameter.name in trials[row]:
                     any_of_ours |= _ours(axis, trials[row], parameter.name)
                 _published(axis, search, parameter.name)
                 for bound in parameter.ends:

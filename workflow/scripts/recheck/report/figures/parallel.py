@@ -57,7 +57,7 @@ class Parallel(Figure):
     name, title, place = "parallel", "Settings of all trials", 57
     caption = (
         "Every trial on {dataset} as one line through its settings; the last axis is the objective. The better a "
-        "trial, the darker and thicker is its line. Numbers are the ends of each axis. Failed trials are left out."
+        "trial, the darker and thicker its line. Numbers are the ends of each axis. Failed trials are left out."
     )
     needs = ("searches", "trials")
 
@@ -65,7 +65,7 @@ class Parallel(Figure):
         return has_searches(facts) and any(len(search["space"]) > 1 for search in searches(facts).values())
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:
-        """One panel per row with several free settings. The better a trial, the darker and thicker is its line."""
+        """One panel per row with several free settings. The better a trial, the darker and thicker its line."""
         trials, about = inputs.trials, searches(inputs.facts)
         shown = [row for row in inputs.labels if row in trials and len(about[row]["space"]) > 1]
         if not shown:

@@ -78,13 +78,13 @@ class Site:
             failures += [f"{dataset}, {each.method}, {each.where}: {each.reason}" for each in inputs.failures]
             if galleries and dataset in galleries:
                 self.galleries[f"{name}/{dataset}"] = galleries[dataset]
-        found = verdicts.lines(frames) if frames else pd.DataFrame(columns=verdicts.COLUMNS)
-        _add_adjusted(self.rows[before:], found)
+        verdict_lines = verdicts.lines(frames) if frames else pd.DataFrame(columns=verdicts.COLUMNS)
+        _add_adjusted(self.rows[before:], verdict_lines)
         self.studies[-1] |= {
             "rows": len(self.rows) - before,
             "failures": failures,
-            "verdicts": verdicts.sentence(found["verdict"]),
-            "alarms": verdicts.multiplicity(found),
+            "verdicts": verdicts.sentence(verdict_lines["verdict"]),
+            "alarms": verdicts.multiplicity(verdict_lines),
         }
 
     def data(self, study: str | None = None) -> dict[str, Any]:
@@ -224,10 +224,10 @@ def _frame(facts: Facts, inputs: Inputs) -> pd.DataFrame:
     return build(facts, _summary(inputs), None, failed, warned)
 
 
-def _add_adjusted(rows: Iterable[dict[str, Any]], found: pd.DataFrame) -> None:
-    """Add to the cells the p-values that are adjusted for all tests of the study (``found``)."""
+def _add_adjusted(rows: Iterable[dict[str, Any]], verdict_lines: pd.DataFrame) -> None:
+    """Add to the cells the p-values that are adjusted for all tests of the study (``verdict_lines``)."""
     keys = ["dataset", "method", "view", "metric"]
-    p = found.dropna(subset=["p_adjusted"]).set_index(keys)["p_adjusted"].to_dict()
+    p = verdict_lines.dropna(subset=["p_adjusted"]).set_index(keys)["p_adjusted"].to_dict()
     for row in rows:
         for metric, cell in row["cells"].items():
             key = row["dataset"], row["method"], row["view"], metric
@@ -252,11 +252,11 @@ def _by_seed(summary: pd.DataFrame) -> dict[tuple[str, str, str], dict[int, floa
 
 def _by_fold(folds: pd.DataFrame) -> dict[tuple[str, str, str], dict[int, list[float]]]:
     """(method, view, metric) → seed → values of the folds, in the units of the table."""
-    found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    by_metric: dict[tuple[str, str, str], dict[int, list[float]]] = {}
     for row in folds.sort_values("fold", kind="stable").itertuples():
-        seeds = found.setdefault((row.method, row.view, row.metric), {})
+        seeds = by_metric.setdefault((row.method, row.view, row.metric), {})
         seeds.setdefault(row.seed, []).append(_unit(row.metric) * row.value)
-    return found
+    return by_metric
 
 
 def _unit(metric: str) -> int:

@@ -25,10 +25,10 @@ function valuesOfSeeds(cell) {
 function partners(data, a, b) {
   const find = (row, dataset) => data.byId.get(`${row.study}/${dataset}/${row.method}/${row.view}`);
   const datasets = [...new Set([a.dataset, b.dataset, ...Object.keys(data.titles.dataset)])];
-  const found = datasets
+  const pairs = datasets
     .map((dataset) => [dataset, find(a, dataset), find(b, dataset)])
     .filter(([, one, two]) => one && two);
-  return found.length ? found : [[a.dataset, a, b]];
+  return pairs.length ? pairs : [[a.dataset, a, b]];
 }
 
 function showComparison(data, state, a, b, closed) {
@@ -127,18 +127,18 @@ function withForest(lines, digits) {
 /** The galleries of both rows, query by query. */
 function galleriesOf(data, a, b, names) {
   const galleries = [a, b].map((row) => data.galleries[`${row.study}/${row.dataset}`]);
-  const found = [a, b].map((row, place) => galleries[place]?.neighbours?.[row.method]);
-  if (!found.some(Boolean))
+  const neighbours = [a, b].map((row, place) => galleries[place]?.neighbours?.[row.method]);
+  if (!neighbours.some(Boolean))
     return [
       h(
         "p",
         { class: "note" },
-        "There are no retrieval galleries of these rows here: “snakemake --cores 1 site” makes them, if their embeddings and images are on the disk.",
+        "These rows have no retrieval galleries yet: “snakemake --cores 1 site” makes them, if their embeddings and images are on the disk.",
       ),
     ];
   const side = (place) => {
     const gallery = galleries[place];
-    if (!found[place])
+    if (!neighbours[place])
       return h(
         "div",
         { class: "side" },
@@ -149,7 +149,7 @@ function galleriesOf(data, a, b, names) {
       "div",
       { class: "side" },
       h("h4", {}, names[place]),
-      gallery.queries.map((query, number) => galleryLine(gallery, query, found[place][number])),
+      gallery.queries.map((query, number) => galleryLine(gallery, query, neighbours[place][number])),
     );
   };
   return [

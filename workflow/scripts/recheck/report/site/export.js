@@ -123,7 +123,7 @@ function tex(text) {
     .join("");
 }
 
-/** A line of a table. Without {}, the end of the line before it would take a [ or * for its own option. */
+/** A line of a table. Without {}, the end of the previous line would take a [ or * as its option. */
 function texLine(cells) {
   const line = `${cells.join(" & ")} \\\\`;
   return /^[[*]/.test(line) ? `{}${line}` : line;

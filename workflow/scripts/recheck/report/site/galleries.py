@@ -37,21 +37,21 @@ def make(inputs: Inputs) -> dict[str, Any]:
     classes, counts = np.unique(labels[queries:] if has_gallery else labels, return_counts=True)
     answerable = np.isin(labels[:queries], classes if has_gallery else classes[counts > 1])
     chosen = choose_queries(labels[:queries], answerable, QUERIES)
-    found: dict[str, list[list[int]]] = {}
+    neighbours: dict[str, list[list[int]]] = {}
     for method, paths in files.items():
         row = inputs.rows[method]
         vectors = results.concatenated_view(paths, row["reduction"], row["normalise"], with_gallery=True)
         if len(vectors) == len(images):
-            places = nearest(vectors, queries, NEIGHBOURS, chosen)
-            found[method] = [[int(images[place]) for place in line if place >= 0] for line in places]
+            places = nearest(vectors, queries, NEIGHBOURS, chosen, row.get("curvature"))
+            neighbours[method] = [[int(images[place]) for place in line if place >= 0] for line in places]
     shown = dict.fromkeys(
-        [*map(int, images[chosen]), *(image for lines in found.values() for n in lines for image in n)]
+        [*map(int, images[chosen]), *(image for lines in neighbours.values() for n in lines for image in n)]
     )
     names = results.class_names(inputs.index)
     label_of = inputs.index["label"].to_numpy()
     return {
         "queries": [int(images[place]) for place in chosen],
-        "neighbours": found,
+        "neighbours": neighbours,
         "classes": {image: names[int(label_of[image])] for image in shown},
         "labels": {image: int(label_of[image]) for image in shown},
         "thumbnails": {image: thumbnail(np.asarray(inputs.pack.image(image))) for image in shown},

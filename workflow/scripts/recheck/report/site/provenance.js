@@ -72,7 +72,7 @@ function runsText(cell, digits) {
   if (!cell.published_runs) return "";
   const runs = cell.published_runs === 1 ? "counted as a single run" : `mean of ${cell.published_runs} runs`;
   const spread = cell.published_spread ? `, standard deviation ${number(cell.published_spread, digits)}` : "";
-  const error = cell.quotes[0].approximate ? `, error of reading at most ${cell.reading_error}` : "";
+  const error = cell.quotes[0].approximate ? `, reading error at most ${cell.reading_error}` : "";
   return `, ${runs}${spread}${error}`;
 }
 
@@ -176,7 +176,7 @@ function runSection(data, known) {
     h(
       "p",
       { class: "note" },
-      "The fingerprint is a hash of everything that determines a run. “Data” is the hash of the pixels, “split” that of the split.",
+      "The fingerprint is a hash of everything that determines a run. “Data” is the hash of the pixels, “split” the hash of the split.",
     ),
     plainTable("Runs", ["Seed / fold", "Fingerprint", "Data", "Split", "Device", "Epoch", "Time", "Log"], rows),
     h("h3", {}, "Versions"),

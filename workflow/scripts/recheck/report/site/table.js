@@ -425,7 +425,7 @@ function groupsOf(columns) {
   return groups;
 }
 
-/** Arrow keys, Home and End move between the cells of the table, of which one is in the order of the Tab key. */
+/** Arrow keys, Home and End move between the cells of the table; the Tab key reaches one of them. */
 function moveFocus(event) {
   const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
   if (!step && event.key !== "Home" && event.key !== "End") return;

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from recheck.report import citations
+from recheck.report.price import Price
 from recheck.report.results import Failure
 from recheck.report.searches import Searched
 from recheck.report.tables import caption, frame
@@ -24,11 +25,12 @@ def make(
     failures: Sequence[Failure] = (),
     warnings: Sequence[Warned] = (),
     searched: Mapping[str, Searched] | None = None,
+    prices: Mapping[str, Price] | None = None,
 ) -> Table:
     """The table of one dataset, with ``.markdown()``, ``.csv()``, ``.latex()``, ``.html()`` and ``.json()``.
 
     ``sizes`` (``results.split_facts``) is for the caption; ``chance`` has values by view and metric. ``searched``
-    has the searches of tuned rows.
+    has the searches of tuned rows, ``prices`` what rows cost, for studies that show it.
     """
     measured = facts["scope"] != "published"
     failed = {failure.method for failure in failures}
@@ -36,6 +38,8 @@ def make(
     rows = frame.build(facts, summary, chance if measured else None, failed, warned)
     if searched:
         rows = frame.with_searches(rows, searched)
+    if prices is not None and measured:
+        rows = frame.with_prices(rows, facts["rows"], prices)
     if not measured:
         rows = frame.with_quotes_only(rows)
     return Table(

@@ -32,7 +32,7 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         return " ".join(sentence for sentence in sentences if sentence)
     methods = rows[(rows["method"] != CHANCE) & (rows["planned"] > 0)]
     sentences = [
-        *about_sizes(facts["dataset_title"], sizes),
+        *about_sizes(facts["dataset_title"], sizes, any(row["trained"] or row["released"] for row in facts["rows"])),
         facts["backbone"] and f"Backbone: {facts['backbone']}.",
         facts["scale"] and f"Scale: {facts['scale'].rstrip('.')}.",
         _units(facts),
@@ -42,13 +42,19 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
     sentences += _about_validation(rows)
     if "search_trials" in rows:
         sentences += _about_searches(rows)
+    if "cost_needs" in rows:
+        sentences.append(
+            "“Needs”: what a method needs beyond its loss and miner. “Images” (passed through the network in training, "
+            "with all views and members), trainable “Parameters” and “CPU s” of training are totals per seed over all "
+            "folds or members, without the search."
+        )
     if BEST_ON_TEST in facts["views"]:
         sentences.append(
             "“Best epoch on test” is selected on the test set itself, so compare it only with published values that "
             "were selected in the same way."
         )
     if {BEST_ON_TEST, LAST_EPOCH} <= set(facts["views"]):
-        sentences.append("“Last epoch” is not selected and says more about new images.")
+        sentences.append("“Last epoch” involves no selection, so it says more about new images.")
     if "queries" in sizes:
         sentences.append(
             "F1, precision, recall, binary accuracy and accuracy are measured at the distance threshold with the best "
@@ -58,7 +64,7 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         )
     if any(row["released"] for row in facts["rows"]):
         sentences.append(
-            "Rows marked “released” are checkpoints published by others; they were evaluated here but not trained here."
+            "Rows marked “released” are checkpoints published by others, which were evaluated but not trained here."
         )
     absent = methods.loc[methods["mean"].isna() & ~methods["failed"], "method"].nunique()
     if absent:
@@ -77,11 +83,11 @@ def _units(facts: Mapping[str, Any]) -> str:
     return "All values in percent."
 
 
-def about_sizes(dataset: str, sizes: Mapping[str, Any]) -> list[str]:
-    """Sentences on the queries, the images that they search and the training images."""
+def about_sizes(dataset: str, sizes: Mapping[str, Any], trained: bool = True) -> list[str]:
+    """Sentences on the queries, the images that they search and, if any row is ``trained``, the training images."""
     sentences = [f"{dataset}."]
     if "test_images" in sizes:
-        unseen = ", all unseen in training" if sizes["unseen_classes"] else ""
+        unseen = ", all unseen in training" if trained and sizes["unseen_classes"] else ""
         queries, gallery = "test images", ""
         if "gallery_images" in sizes:
             queries, gallery = "queries", f". Each query searches {sizes['gallery_images']:,} gallery images"
@@ -100,7 +106,7 @@ def about_sizes(dataset: str, sizes: Mapping[str, Any]) -> list[str]:
             else "Split: generated here, because the authors' lists could not be fetched. Published values are "
             "measured on their lists."
         )
-    if folds := sizes.get("folds"):
+    if trained and (folds := sizes.get("folds")):
         start = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
         sentences.append(f"{start} {sizes['train_images']:,} images of {sizes['train_classes']:,} classes.")
     return sentences
@@ -144,10 +150,11 @@ def _about_searches(rows: pd.DataFrame) -> list[str]:
     metric = next(name for name in rows["search_metric"] if name)
     sentences = [
         f"“Selected trial”: validation {metric} of the best trial, the highest of several noisy values. “Reruns”: the "
-        "same with the chosen settings and the seeds of this table, without that trial. Searches see no test image."
+        "same metric of runs with the chosen settings and the seeds of this table, which exclude that trial. Searches "
+        "see no test image."
     ]
     if rows["search_on_bound"].map(len).any():
-        sentences.append("“On a bound”: chosen values at an end of their interval; a wider one may be better.")
+        sentences.append("“On a bound”: chosen values at an end of their interval; a wider interval may be better.")
     return sentences
 
 
@@ -171,8 +178,8 @@ def _quoted(
 ) -> str:
     """A clause on the quoted documents, what only one of them has, and which values were read off a plot."""
     second = "; where they disagree, both values are given, in this order" if both_given else ""
-    alone = _only(facts, rows, given) if len(sources) > 1 else []
-    only = "".join(f"; {what} only from {_ordinal(sources, source)}" for source, what in alone)
+    single_sources = _only(facts, rows, given) if len(sources) > 1 else []
+    only = "".join(f"; {what} only from {_ordinal(sources, source)}" for source, what in single_sources)
     approximate = [document["source"] for document in facts["published"] if document.get("approximate")]
     read_off = [_ordinal(sources, source) for source in approximate if source in sources]
     which = f" ({' and '.join(read_off)})" if len(sources) > 1 else ""

@@ -126,7 +126,30 @@ def _on_bound(rows: pd.DataFrame) -> str:
     return ", ".join(rows["search_on_bound"].iloc[0]) or MISSING
 
 
+def _has_costs(table: Table) -> bool:
+    return table.measured and "cost_needs" in table.frame
+
+
+def _needs(rows: pd.DataFrame) -> str:
+    """What a row needs beyond the protocol."""
+    return "; ".join(rows["cost_needs"].iloc[0]) or MISSING
+
+
+def _cost(name: str, title: str, text: Callable[[float], str]) -> LastColumn:
+    """A cost of one seed: all folds or members together."""
+
+    def shown(rows: pd.DataFrame) -> str:
+        value = rows[name].iloc[0]
+        return MISSING if np.isnan(value) else text(value)
+
+    return LastColumn(title, _has_costs, shown, lambda rows: {name: rows[name].iloc[0]})
+
+
 LAST = [
+    LastColumn("Needs", _has_costs, _needs, lambda rows: {"cost_needs": _needs(rows)}),
+    _cost("cost_images", "Images", lambda value: f"{value:,.0f}"),
+    _cost("cost_parameters", "Parameters", lambda value: f"{value / 1e6:.2f} M"),
+    _cost("cost_seconds", "CPU s", lambda value: f"{value:,.0f}"),
     _validation("search_selected"),
     _validation("search_rerun"),
     LastColumn(

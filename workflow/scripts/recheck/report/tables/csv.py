@@ -29,9 +29,9 @@ def render(table: Table) -> str:
             failures = [failure for failure in table.failures if failure.method == method]
             line["failed"] = "; ".join(f"{failure.where}: {failure.reason}" for failure in failures)
         if table.warnings:
-            found = [warning for warning in table.warnings if warning.method == method]
+            warnings = [warning for warning in table.warnings if warning.method == method]
             line["warnings"] = "; ".join(
-                f"{warning.sentence} ({warning.where})" if warning.where else warning.sentence for warning in found
+                f"{warning.sentence} ({warning.where})" if warning.where else warning.sentence for warning in warnings
             )
         for row in rows.itertuples():
             prefix = f"{row.view}_{row.metric}"

@@ -9,10 +9,12 @@ import pandas as pd
 
 from recheck.names import DISTANCES, VALIDATION
 from recheck.report import verdicts
+from recheck.report.price import Price
 from recheck.report.searches import Searched
 from recheck.report.tables import bold
 
 SEARCHED = ("metric", "selected", "rerun", "trials", "failed", "on_bound")
+COSTS, NO_PRICE = ("images", "parameters", "seconds"), Price(np.nan, np.nan, np.nan)
 # The row that is computed, not measured; and metrics for which higher is not better.
 CHANCE, NOT_RANKED = "chance", DISTANCES
 # How precise a published value is: number of runs, their standard deviation, error of reading the value.
@@ -143,6 +145,14 @@ def with_searches(table: pd.DataFrame, searched: Mapping[str, Searched]) -> pd.D
     return table.assign(**{f"search_{key}": [getattr(each, key) for each in of_rows] for key in SEARCHED})
 
 
+def with_prices(table: pd.DataFrame, rows: Sequence[Mapping[str, Any]], prices: Mapping[str, Price]) -> pd.DataFrame:
+    """The frame with what each row needs beyond the protocol and what it costs; ``rows`` are the facts of the rows."""
+    needs = {row["name"]: tuple(row["needs"]) for row in rows}
+    of_rows = [prices.get(name, NO_PRICE) for name in table["method"]]
+    costs = {f"cost_{key}": [getattr(each, key) for each in of_rows] for key in COSTS}
+    return table.assign(cost_needs=[needs.get(name, ()) for name in table["method"]], **costs)
+
+
 def with_quotes_only(table: pd.DataFrame) -> pd.DataFrame:
     """The views and metrics with at least one published value; all of them if there is none."""
     quoted = table.groupby(["view", "metric"])["published"].transform("count") > 0
@@ -168,5 +178,8 @@ def from_records(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     if "search_trials" in table:
         table = table.astype(dict.fromkeys(("search_selected", "search_rerun"), float))
         table["search_on_bound"] = table["search_on_bound"].map(tuple)
+    if "cost_needs" in table:
+        table = table.astype({f"cost_{key}": float for key in COSTS})
+        table["cost_needs"] = table["cost_needs"].map(tuple)
     quotes = [tuple(np.nan if value is None else value for value in values) for values in table["quotes"]]
     return table.assign(quotes=quotes, **{name: table[name].map(tuple) for name in ("approximate", "notes")})

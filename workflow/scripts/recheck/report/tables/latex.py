@@ -130,7 +130,7 @@ def escape(text: str) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    """A line of a table. Without {}, the end of the line before it would take a [ or * for its own option."""
+    """A line of a table. Without {}, the end of the previous line would take a [ or * as its option."""
     line = " & ".join(cells) + r" \\"
     return "{}" + line if line.startswith(("[", "*")) else line
 

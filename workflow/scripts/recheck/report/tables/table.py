@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class Table:
         """Whether the table has both our values and published ones."""
         return self.measured and bool(self.frame["published"].notna().any())
 
-    @property
+    @cached_property
     def columns(self) -> list[Column]:
         """The metric columns; `published`, difference and verdict only for metrics with such a cell."""
         shown = []
@@ -67,7 +68,7 @@ class Table:
     def last(self) -> list[LastColumn]:
         return [column for column in columns.LAST if column.shown(self)]
 
-    @property
+    @cached_property
     def notes(self) -> list[str]:
         """The footnotes of the published values in the table, in the order of the rows."""
         pairs = zip(self.frame["quotes"], self.frame["notes"], strict=True)

@@ -95,10 +95,10 @@ class ContextualSimilarity:
                 known = nearest(str(value), map(str, SWITCHES[name]))
                 raise UserError(f"Unknown value '{value}' for '{name}' of the contextual similarity; {known}.")
         if isinstance(k, bool) or not isinstance(k, int) or k < 2:
-            raise UserError(f"'k' of the contextual similarity must be a whole number from 2, found {k!r}.")
+            raise UserError(f"'k' of the contextual similarity must be a whole number of at least 2, found {k!r}.")
         for name, value, least in (("eps", eps, 0), ("temperature", temperature, 1e-12)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
-                above = "from 0" if name == "eps" else "above 0"
+                above = "of at least 0" if name == "eps" else "above 0"
                 raise UserError(f"'{name}' of the contextual similarity must be a number {above}, found {value!r}.")
         if conjunction == "min" and step != "heuristic":
             raise UserError(f"'conjunction: min' of the contextual similarity needs 'step: heuristic', found '{step}'.")

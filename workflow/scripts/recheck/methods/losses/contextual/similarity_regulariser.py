@@ -1,5 +1,7 @@
 """Regulariser that keeps the mean similarity of a batch near a target."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.functional import normalize
@@ -30,5 +32,5 @@ class WithSimilarityRegulariser(nn.Module):
         self.weight = checked_number("weight", weight, self)
         self.base_weight = checked_number("base_weight", base_weight, self)
 
-    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor, *mined) -> torch.Tensor:
+    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor, *mined: Any) -> torch.Tensor:
         return self.base_weight * self.loss(embeddings, labels, *mined) + self.weight * self.regulariser(embeddings)

@@ -38,7 +38,7 @@ class WithinPairLoss(nn.Module):
             raise UserError(f"'loss' of 'WithinPairLoss' must be one of {known}, found {type(loss).__name__}.")
         if loss.embedding_regularizer is not None:
             raise UserError(
-                "'WithinPairLoss' cannot regularise embeddings, because an image has several: remove "
+                "'WithinPairLoss' cannot regularise embeddings, because an image has several embeddings: remove "
                 "'embedding_regularizer'."
             )
         self.distance, self.sharpness = loss.distance, sharpness
@@ -47,7 +47,10 @@ class WithinPairLoss(nn.Module):
 
     def forward(self, views: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if views.ndim != 3:
-            raise UserError("'WithinPairLoss' needs several views per image: add 'forward: {class: MultiView, …}'.")
+            raise UserError(
+                "'WithinPairLoss' needs several views per image: embeddings of shape (views, batch, dimensions), found "
+                f"{tuple(views.shape)}. In a study, add 'forward: {{class: MultiView, …}}'."
+            )
         values = torch.vmap(self.distance)(views)
         return self.loss(self._hardest(values, labels), labels)
 

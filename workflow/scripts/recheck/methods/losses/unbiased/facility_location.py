@@ -89,7 +89,7 @@ class FacilityLocationLoss(nn.Module):
         slots = torch.arange(len(medoids), device=matrix.device)
         energies = -(matrix * same_class(assignment)).sum(dim=1)
         rows = assignment.argsort(stable=True)  # slot by slot
-        found, changed = False, -1
+        any_changed, changed = False, -1
         while len(rows):
             of_rows = assignment[rows]
             candidates = torch.where(of_rows[:, None] == slots, rows[:, None], medoids)
@@ -101,9 +101,9 @@ class FacilityLocationLoss(nn.Module):
             changed, tried = torch.stack((first, (of_rows <= first).sum())).tolist()
             if changed < len(medoids):
                 medoids[changed] = better[changed]
-                found = True
+                any_changed = True
             rows = rows[tried:]
-        return found
+        return any_changed
 
 
 def assign(matrix: torch.Tensor, medoids: torch.Tensor) -> torch.Tensor:

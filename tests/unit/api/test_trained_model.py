@@ -1,13 +1,11 @@
 """A calibrated model in use: the study's embeddings and threshold to the bit, and clear errors."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -18,52 +16,34 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from recheck import seal
+from recheck.api.model import load
+from recheck.api.runs import BATCH
 from recheck.data import transforms
-from recheck.data.folder import images_below, parse_folder
+from recheck.data.folder import parse_folder
+from recheck.data.found_images import images_below
 from recheck.data.images import reading_of
 from recheck.data.packed import PackedImages, pack
 from recheck.errors import UserError
-from recheck.evaluation import calibrated_model
-from recheck.evaluation.calibrated_model import BATCH, CalibratedModel
 from recheck.evaluation.calibration import calibrate, is_accepted, neighbours
-from recheck.evaluation.views import normalise
-from recheck.files import sha256, write_json
+from recheck.evaluation.views import concatenated, normalise
+from recheck.files import sha256
 from recheck.models.embedding import EmbeddingModel, load_any, save_model
 from recheck.training.loading import embed
 from support.datasets.glyphs import make_glyphs
-from support.project import ROOT
+from support.trained import (
+    DATA,
+    EVAL,
+    MEASURED,
+    RESIZE,
+    SPEC,
+    change,
+    paths_of,
+    with_distances,
+    write_fold,
+    write_run,
+)
 
 pytestmark = pytest.mark.slow
-
-COMMAND = Path(calibrated_model.__file__).parents[2] / "recognise.py"
-SPEC = {"backbone": {"name": "support.small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 16}}
-DATA = {"split": "a", "pixels": "b"}
-RESIZE = {"shorter": 30}
-EVAL = [{"resize": {"exact": [28, 32]}}, {"center_crop": {"size": 26}}]
-MEASURED = {"precision": 0.91, "recall": 0.8, "f1": 0.85, "binary_accuracy": 0.6, "accuracy": 0.7, "value": 0.85}
-
-
-def write_run(folder, spec=SPEC, resize=RESIZE, steps=EVAL, images=None, seed=0, **distances):
-    """Files of a study for one method and seed, with an untrained model."""
-    torch.manual_seed(seed)
-    file = folder / "fold0" / "model.safetensors"
-    save_model(file, EmbeddingModel(spec).state_dict(), spec, DATA)
-    distances = {"seen_queries": 0.4, "unseen_queries": 0.2, **distances}
-    about = {
-        "study": "calibration",
-        "dataset": "glyphs",
-        "method": "circle",
-        "seed": seed,
-        "model": "fold0/model.safetensors",
-        "model_sha256": sha256(file),
-        "transforms": {"resize": resize, "eval": steps},
-        "images": images or {},
-        "thresholds": {
-            name: {"distance": distance, **MEASURED, "queries": 980} for name, distance in distances.items()
-        },
-    }
-    write_json(folder / "calibration.json", about)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -78,23 +58,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def model(run):
-    return CalibratedModel.load(run, own_code=True)
-
-
-def with_distances(run, **distances):
-    """The same run with other thresholds."""
-    change(run, lambda about: [about["thresholds"][name].update(distance=d) for name, d in distances.items()])
-    return CalibratedModel.load(run, own_code=True)
-
-
-def change(run, how):
-    about = json.loads((run / "calibration.json").read_text(encoding="utf-8"))
-    how(about)
-    write_json(run / "calibration.json", about)
-
-
-def paths_of(glyphs):
-    return sorted(glyphs.rglob("*.png"))
+    return load(run, own_code=True)
 
 
 # Embeddings
@@ -132,7 +96,7 @@ def test_embeddings_equal_those_of_the_study_bit_for_bit(tmp_path, glyphs, resiz
         torch.device("cpu"),
         contextlib.nullcontext(),
     )
-    result = CalibratedModel.load(folder, own_code=True).embed([root / path for path in index["path"]])
+    result = load(folder, own_code=True).embed([root / path for path in index["path"]])
     assert result.dtype == np.float32 and result.shape == (48, 16)
     assert np.array_equal(result, normalise(study))
     np.testing.assert_allclose(np.linalg.norm(result.astype(np.float64), axis=1), 1, atol=1e-6)
@@ -142,37 +106,35 @@ def test_embeddings_equal_those_of_the_study_bit_for_bit(tmp_path, glyphs, resiz
 def test_reading_options_change_the_embeddings(tmp_path):
     """Without this, the test above would not notice options that are not passed on."""
     Image.new("RGBA", (40, 40), (200, 30, 30, 60)).save(tmp_path / "clear.png")
-    models = [
-        CalibratedModel.load(write_run(tmp_path / alpha, images={"alpha": alpha}), own_code=True)
-        for alpha in ("white", "drop")
-    ]
+    models = [load(write_run(tmp_path / alpha, images={"alpha": alpha}), own_code=True) for alpha in ("white", "drop")]
     white, drop = (model.embed([tmp_path / "clear.png"]) for model in models)
     assert not np.allclose(white, drop, atol=1e-3)
 
 
-def test_an_embedding_depends_only_on_the_image(model, glyphs):
-    paths = paths_of(glyphs)
+def test_a_search_depends_only_on_the_images(model, glyphs):
+    """Whatever else is in a batch: batches have one size, and the last one is filled up."""
+    query, *paths = paths_of(glyphs)
     sizes = set()
-    model.model.register_forward_pre_hook(lambda module, images: sizes.add(len(images[0])))
-    together = model.embed(paths)
-    assert np.array_equal(model.embed(reversed(paths)), together[::-1])
+    model.networks[0].register_forward_pre_hook(lambda module, images: sizes.add(len(images[0])))
+    together = {match.image: match for match in model.nearest(query, paths, 100)}
+    assert {match.image: match for match in model.nearest(query, reversed(paths), 100)} == together
     for count in (1, 2, BATCH - 1, BATCH + 1):
-        assert np.array_equal(model.embed(paths[:count]), together[:count])
-    assert model.embed([]).shape == (0, 16)
+        assert all(together[match.image] == match for match in model.nearest(query, paths[:count], 100))
     assert sizes == {BATCH}
+    assert model.embed([]).shape == (0, 16)
 
 
 def test_loading_again_gives_bit_identical_embeddings(run, model, glyphs):
     torch.manual_seed(5)
-    again = CalibratedModel.load(run / "calibration.json", own_code=True)
+    again = load(run / "calibration.json", own_code=True)
     assert np.array_equal(again.embed(paths_of(glyphs)), model.embed(paths_of(glyphs)))
-    assert not again.model.training
-    other = CalibratedModel.load(write_run(run.with_name("other"), seed=1), own_code=True)
+    assert not again.networks[0].training
+    other = load(write_run(run.with_name("other"), seed=1), own_code=True)
     assert not np.allclose(other.embed(paths_of(glyphs)), model.embed(paths_of(glyphs)), atol=1e-3)
 
 
 def test_images_of_other_shapes_need_no_crop(tmp_path):
-    model = CalibratedModel.load(write_run(tmp_path / "run", resize=None, steps=[]), own_code=True)
+    model = load(write_run(tmp_path / "run", resize=None, steps=[]), own_code=True)
     for number, size in enumerate([(20, 30), (20, 30), (31, 17)]):
         Image.effect_noise(size, 60).save(tmp_path / f"{number}.png")
     paths = [tmp_path / f"{number}.png" for number in (0, 2, 1)]
@@ -195,22 +157,22 @@ def test_the_best_on_test_is_not_used(tmp_path, glyphs):
 def test_two_images_are_compared_by_cosine_distance(model, glyphs):
     a, b, *_ = paths_of(glyphs)
     first, second = model.embed([a, b]).astype(np.float64)
-    result = model.compare(a, str(b))
+    result = model.same(a, str(b))
     assert result.distance == pytest.approx(1 - first @ second, abs=1e-7)
-    assert model.compare(b, a).distance == result.distance
-    assert model.compare(a, a) == (pytest.approx(0, abs=1e-7), 0.2, True)
+    assert model.same(b, a).distance == result.distance
+    assert model.same(a, a) == (pytest.approx(0, abs=1e-7), 0.2, True)
 
 
 def test_a_distance_equal_to_the_threshold_is_accepted(run, model, glyphs):
     """Compared as in the table, as float32 rounded to 8 decimals, so the neighbour that defined it is accepted."""
     a, b, *_ = paths_of(glyphs)
-    distance = model.compare(a, b).distance
+    distance = model.same(a, b).distance
     edge = np.round(np.float32(distance), 8)
     below, above = np.nextafter(edge, np.float32(0)), np.nextafter(edge, np.float32(2))
     for limit, same in ((below, False), (edge, True), (above, True)):
-        assert model.compare(a, b, float(limit)) == (distance, float(limit), same)
+        assert model.same(a, b, float(limit)) == (distance, float(limit), same)
         changed = with_distances(run, unseen_queries=float(limit))
-        assert changed.compare(a, b).same is same
+        assert changed.same(a, b).same is same
         assert changed.nearest(a, [b])[0].accepted is same
 
 
@@ -224,7 +186,7 @@ def test_a_calibrated_threshold_accepts_what_calibration_accepted(run, model, gl
     matches = [changed.nearest(query, index, 1)[0] for query in queries]
     assert [match.distance for match in matches] == closest.distances[:, 0].tolist()
     right = [
-        match.accepted and labels[match.path] == labels[query] for match, query in zip(matches, queries, strict=True)
+        match.accepted and labels[match.image] == labels[query] for match, query in zip(matches, queries, strict=True)
     ]
     assert np.mean(right) == calibration.optimal.binary_accuracy
     assert sum(right) / sum(match.accepted for match in matches) == calibration.optimal.precision
@@ -236,11 +198,11 @@ def test_nearest_agrees_with_a_full_comparison(model, glyphs):
     distances = np.maximum(0, 1 - embeddings @ model.embed([query])[0].astype(np.float64))
     order = np.argsort(distances)
     matches = model.nearest(query, paths, 7)
-    assert [match.path for match in matches] == [paths[place] for place in order[:7]]
+    assert [match.image for match in matches] == [paths[place] for place in order[:7]]
     np.testing.assert_allclose([match.distance for match in matches], distances[order[:7]], atol=1e-7)
     assert [match.accepted for match in matches] == [bool(is_accepted(match.distance, 0.2)) for match in matches]
     for match in matches:
-        assert model.compare(query, match.path).distance == match.distance
+        assert model.same(query, match.image).distance == match.distance
     assert len(model.nearest(query, paths[:3], 7)) == 3
     assert len(model.nearest(query, paths)) == 5
     assert model.nearest(query, []) == []
@@ -251,8 +213,8 @@ def test_copies_keep_the_given_order(model, glyphs, tmp_path):
     copies = [Path(shutil.copy(other, tmp_path / f"{name}.png")) for name in "cab"]
     fillers = paths_of(glyphs)[10 : 10 + BATCH]  # so that the copies are in different batches
     matches = model.nearest(query, [copies[0], *fillers, *copies[1:]], 100)
-    places = [number for number, match in enumerate(matches) if match.path in copies]
-    assert [matches[place].path for place in places] == copies
+    places = [number for number, match in enumerate(matches) if match.image in copies]
+    assert [matches[place].image for place in places] == copies
     assert len({matches[place].distance for place in places}) == 1
     assert places == list(range(places[0], places[0] + 3))
 
@@ -260,10 +222,10 @@ def test_copies_keep_the_given_order(model, glyphs, tmp_path):
 def test_thresholds_have_names_or_are_numbers(run, glyphs):
     a, b, *_ = paths_of(glyphs)
     model = with_distances(run, seen_queries=1.5, unseen_queries=0.0)
-    assert model.compare(a, b).threshold == model.compare(a, b, "unseen").threshold == 0.0
-    assert model.compare(a, b, "seen") == model.compare(a, b, "seen_queries")
-    assert model.compare(a, b, "seen").same and not model.compare(a, b).same
-    assert model.compare(a, b, np.float32(0.5)).threshold == 0.5
+    assert model.same(a, b).threshold == model.same(a, b, "unseen").threshold == 0.0
+    assert model.same(a, b, "seen") == model.same(a, b, "seen_queries")
+    assert model.same(a, b, "seen").same and not model.same(a, b).same
+    assert model.same(a, b, np.float32(0.5)).threshold == 0.5
     assert model.threshold("seen").queries == 980
     for wrong, sentence in (
         ("sen", "Unknown threshold 'sen'; did you mean 'seen'? Known: seen, seen_queries, unseen, "),
@@ -271,23 +233,22 @@ def test_thresholds_have_names_or_are_numbers(run, glyphs):
         (2.1, "from 0 to 2"),
         (float("nan"), "from 0 to 2"),
         (True, "from 0 to 2"),
-        (None, "from 0 to 2"),
     ):
         with pytest.raises(UserError, match="threshold") as raised:
-            model.compare(a, b, wrong)
+            model.same(a, b, wrong)
         assert sentence in str(raised.value)
     for count in (0, -1, 1.5, True):
-        with pytest.raises(UserError, match="must be a whole number from 1"):
+        with pytest.raises(UserError, match="must be a whole number of at least 1"):
             model.nearest(a, [b], count)
 
 
 def test_a_missing_query_set_is_named_when_it_is_used(run, glyphs):
     change(run, lambda about: about["thresholds"].pop("unseen_queries"))
     a, b, *_ = paths_of(glyphs)
-    model = CalibratedModel.load(run, own_code=True)
-    assert model.compare(a, b, "seen").threshold == 0.4
+    model = load(run, own_code=True)
+    assert model.same(a, b, "seen").threshold == 0.4
     with pytest.raises(UserError, match="Unknown threshold 'unseen_queries'"):
-        model.compare(a, b)
+        model.same(a, b)
 
 
 # Wrong and damaged files
@@ -298,20 +259,20 @@ def test_a_damaged_model_is_refused(run):
     whole = file.read_bytes()
     file.write_bytes(whole[:-10])
     with pytest.raises(UserError, match=r"is not the model that .*calibration\.json describes"):
-        CalibratedModel.load(run, own_code=True)
+        load(run, own_code=True)
     change(run, lambda about: about.update(model_sha256=sha256(file)))
     with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
-        CalibratedModel.load(run, own_code=True)
+        load(run, own_code=True)
     file.unlink()
     with pytest.raises(UserError, match="which does not exist: run the study again"):
-        CalibratedModel.load(run, own_code=True)
+        load(run, own_code=True)
 
 
 def test_another_model_is_refused(run):
     other = write_run(run.with_name("other"), seed=1)
     shutil.copy(other / "fold0" / "model.safetensors", run / "fold0")
     with pytest.raises(UserError, match="is not the model"):
-        CalibratedModel.load(run, own_code=True)
+        load(run, own_code=True)
 
 
 @pytest.mark.parametrize("about", [None, {"recheck": "[1]"}, {"recheck": "{"}])
@@ -334,7 +295,7 @@ def test_nothing_is_unpickled(run, tmp_path, monkeypatch):
         file.write_bytes(content) if content else torch.save({"weight": Trap()}, file)
         change(run, lambda about: about.update(model_sha256=sha256(file)))
         with pytest.raises(UserError, match="is damaged"):
-            CalibratedModel.load(run, own_code=True)
+            load(run, own_code=True)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -350,7 +311,7 @@ def test_a_model_does_not_run_code_unless_it_is_allowed_to(run, tmp_path, place)
     seal.write(file, load_file(file), save_file, {"model": spec, "data": DATA})
     change(run, lambda about: about.update(model_sha256=sha256(file)))
     with pytest.raises(UserError, match="would run code from outside Recheck, 'os:mkdir'"):
-        CalibratedModel.load(run)
+        load(run)
     assert not (tmp_path / "made").exists()
 
 
@@ -359,7 +320,7 @@ def test_a_model_of_the_package_needs_no_permission(tmp_path, glyphs):
     file = write_run(tmp_path / "run", spec=spec) / "fold0" / "model.safetensors"
     with safe_open(file, framework="pt") as opened:
         assert json.loads(opened.metadata()["recheck"])["model"] == spec
-    assert CalibratedModel.load(tmp_path / "run").embed(paths_of(glyphs)[:2]).shape == (2, 16)
+    assert load(tmp_path / "run").embed(paths_of(glyphs)[:2]).shape == (2, 16)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +380,7 @@ def test_missing_keys_are_named(run, key):
 
     change(run, remove)
     with pytest.raises(UserError) as raised:
-        CalibratedModel.load(run, own_code=True)
+        load(run, own_code=True)
     assert f"calibration.json has no '{key}'" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -446,19 +407,21 @@ def test_missing_keys_are_named(run, key):
 def test_wrong_values_are_named(run, key, value, sentence):
     change(run, lambda about: about.update({key: value}))
     with pytest.raises(UserError, match=sentence):
-        CalibratedModel.load(run, own_code=True)
+        load(run, own_code=True)
 
 
 def test_folders_without_a_calibrated_run_are_named(run, tmp_path):
-    for path in (tmp_path / "nowhere", run / "fold0", run / "fold0" / "model.safetensors"):
-        with pytest.raises(UserError, match=r"Found no calibration\.json at"):
-            CalibratedModel.load(path)
+    for path in (tmp_path / "nowhere", run / "fold0" / "model.safetensors", tmp_path):
+        with pytest.raises(UserError, match=r"Found no model at .*: pass the folder of a finished run"):
+            load(path)
+    with pytest.raises(UserError, match=r"run\.json does not exist: run the study again"):
+        load(run / "fold0")
     for text, sentence in (("{", "is not valid JSON"), ("[]", "must be a mapping of keys to values")):
         (run / "calibration.json").write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=sentence):
-            CalibratedModel.load(run)
+            load(run)
     with pytest.raises(UserError, match="Unknown device 'gpux'"):
-        CalibratedModel.load(run, "gpux")
+        load(run, "gpux")
 
 
 def test_images_that_cannot_be_read_are_all_named(model, glyphs, tmp_path):
@@ -466,18 +429,18 @@ def test_images_that_cannot_be_read_are_all_named(model, glyphs, tmp_path):
     (tmp_path / "text.png").write_text("no picture", encoding="utf-8")
     (tmp_path / "half.png").write_bytes(good.read_bytes()[:150])
     paths = [tmp_path / "text.png", good, tmp_path / "half.png", tmp_path / "none.png"]
-    with pytest.raises(UserError, match=r"text\.png cannot be read: not an image\.$"):
-        model.compare(good, paths[0])
-    with pytest.raises(UserError, match=r"none\.png cannot be read: missing\.$"):
+    with pytest.raises(UserError, match=r"text\.png cannot be read \(not an image\): replace it, or leave it out\.$"):
+        model.same(good, paths[0])
+    with pytest.raises(UserError, match=r"none\.png cannot be read \(no such file\): replace it, or leave it out\.$"):
         model.nearest(paths[3], [good])
-    with pytest.raises(UserError, match="3 images cannot be read:") as raised:
+    with pytest.raises(UserError, match="3 images cannot be read; replace them, or leave them out:") as raised:
         model.embed(paths)
     assert all(f"{path}: " in str(raised.value) for path in paths if path != good)
     with pytest.raises(UserError, match="3 images cannot be read"):
         model.nearest(good, paths)
     skipped = []
     matches = model.nearest(good, paths, skipped=lambda path, why: skipped.append((path, why)))
-    assert [match.path for match in matches] == [good]
+    assert [match.image for match in matches] == [good]
     assert [path for path, _ in skipped] == [path for path in paths if path != good]
     with pytest.raises(UserError, match="text"):  # the query is never skipped
         model.nearest(paths[0], paths, skipped=lambda path, why: None)
@@ -496,181 +459,78 @@ def test_images_below_a_folder(tmp_path):
         images_below(tmp_path / "nowhere")
 
 
-# The command
+# Runs without thresholds, folds and arrays
 
 
-@pytest.fixture(scope="module")
-def command():
-    """Call the command in this process; a new process would import torch again for each of many cases."""
-    spec = importlib.util.spec_from_file_location("recognise", COMMAND)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    def call(*arguments):
-        return module.main([str(argument) for argument in arguments])
-
-    return call
-
-
-def far_and_near(model, glyphs):
-    """A query, the other images by distance, and a threshold between the second and the third."""
-    query, *paths = paths_of(glyphs)
-    matches = model.nearest(query, paths, len(paths))
-    return query, matches, (matches[1].distance + matches[2].distance) / 2
+def test_the_folds_of_a_seed_form_one_model(tmp_path, glyphs):
+    folds = [write_fold(tmp_path / "seed0" / f"fold{number}", seed=number) for number in range(3)]
+    paths = paths_of(glyphs)
+    whole, alone = load(tmp_path / "seed0", own_code=True), [load(fold, own_code=True) for fold in folds]
+    assert whole.dim == 48 and alone[0].dim == 16 and len(whole.networks) == 3
+    raw = [model.embed(paths, normalise=False) for model in alone]
+    assert np.array_equal(whole.embed(paths), concatenated(raw))
+    assert np.array_equal(whole.embed(paths, normalise=False), np.concatenate(raw, axis=1))
+    assert np.array_equal(alone[1].embed(paths), normalise(raw[1]))
+    assert whole.about["method"] == "triplet" and "fold" not in whole.about and alone[1].about["fold"] == 1
 
 
-def started(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
-    )
-
-
-def test_the_command_in_a_separate_process(run, model, glyphs, tmp_path):
-    """In any folder, with the user's backbone beside it: yes, no, error."""
-    (tmp_path / "support").mkdir()
-    shutil.copy(ROOT / "tests/support/small_net.py", tmp_path / "support")
-    query, matches, limit = far_and_near(model, glyphs)
-    with_distances(run, unseen_queries=limit)
-    yes = started("same", "run", query, matches[0].path, "--own-code", cwd=tmp_path)
-    assert (yes.returncode, yes.stderr) == (0, "")
-    assert yes.stdout.startswith("same class: distance 0.") and yes.stdout.count("\n") == 1
-    assert yes.stdout.endswith("(threshold of unseen queries: precision 91 %, recall 80 % on 980 queries)\n")
-    no = started("same", "run", query, matches[-1].path, "--own-code", cwd=tmp_path)
-    assert (no.returncode, no.stderr) == (1, "")
-    assert no.stdout.startswith("not the same class: distance 0.")
-    error = started("same", "run", query, matches[0].path, cwd=tmp_path)
-    assert (error.returncode, error.stdout) == (2, "")
-    assert error.stderr.startswith("error: ") and "--own-code" in error.stderr and error.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["same", "--help"], ["nearest", "--help"]])
-def test_help_has_examples_and_says_what_the_threshold_means(arguments, tmp_path):
-    shown = started(*arguments, cwd=tmp_path)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    for words in ("recognise.py same results/", "calibrated for the nearest image of an index", "Arbitrary pairs"):
-        assert words in shown.stdout
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["same"], ["other", "run"], ["nearest", "run", "a.png", "b", "--count", "x"]]
-)
-def test_wrong_use_is_an_error(command, arguments, capsys):
-    with pytest.raises(SystemExit) as raised:
-        command(*arguments)
-    assert raised.value.code == 2
-    assert "usage:" in capsys.readouterr().err
-
-
-def test_same_as_json(command, run, model, glyphs, capsys):
+def test_a_model_without_thresholds_needs_a_distance(tmp_path, glyphs):
+    model = load(write_fold(tmp_path / "fold0"), own_code=True)
     a, b, *_ = paths_of(glyphs)
-    code = command("same", run, a, b, "--own-code", "--json", "--threshold", "seen")
-    shown = json.loads(capsys.readouterr().out)
-    assert shown.pop("calibration") == {"name": "seen_queries", "distance": 0.4, **MEASURED, "queries": 980}
-    assert shown == model.compare(a, b, "seen")._asdict()
-    assert code == (0 if shown["same"] else 1)
-    assert command("same", run, a, b, "--own-code", "--json", "--threshold", "2") == 0
-    assert json.loads(capsys.readouterr().out)["calibration"] is None
+    with pytest.raises(UserError, match="This model has no calibrated threshold: pass a cosine distance"):
+        model.same(a, b)
+    assert model.same(a, b, 2.0).same
+    assert [match.accepted for match in model.nearest(a, [a, b])] == [None, None]
+    assert [match.accepted for match in model.nearest(a, [a, b], threshold=2.0)] == [True, True]
+    with pytest.raises(UserError, match="Unknown threshold 'seen'"):
+        model.same(a, b, "seen")
 
 
-def test_digits_tell_a_distance_from_its_threshold(command, run, model, glyphs, capsys):
-    a, b, *_ = paths_of(glyphs)
-    distance = model.compare(a, b).distance
-    assert command("same", run, a, b, "--own-code", "--threshold", distance - 1e-6) == 1
-    left, right = capsys.readouterr().out.split("distance ")[1].split(" (")[0].split(" > ")
-    assert float(left) > float(right)
-    assert command("same", run, a, b, "--own-code", "--threshold", distance + 1e-6) == 0
-    assert "your own threshold" in capsys.readouterr().out
-    query, matches, _ = far_and_near(model, glyphs)
-    limit = matches[2].distance - 1e-5
-    assert command("nearest", run, query, glyphs, "--own-code", "--threshold", limit) == 0
-    *lines, last = capsys.readouterr().out.splitlines()
-    shown = float(last.split("≤ ")[1].split()[0])
-    assert [float(line.split()[1]) <= shown for line in lines] == ["accepted" in line for line in lines]
+@pytest.mark.parametrize("resize", [None, {"exact": [20, 24], "jpeg": 75}, {"fit": [30, 30]}, {"shorter": 30}])
+def test_arrays_and_pillow_images_are_embedded_like_their_files(tmp_path, glyphs, resize):
+    model = load(write_fold(tmp_path / "fold0", resize=resize), own_code=True)
+    paths = paths_of(glyphs)[:5]
+    pixels = [np.asarray(Image.open(path).convert("RGB")) for path in paths]
+    expected = model.embed(paths)
+    assert np.array_equal(model.embed(pixels), expected)
+    assert np.array_equal(model.embed(Image.open(path) for path in paths), expected)
+    assert model.same(paths[0], pixels[0], 0.5).distance == pytest.approx(0, abs=1e-6)
+    for wrong, found in ((pixels[0] / 255, "float64"), (pixels[0][..., 0], "uint8"), (3, "int")):
+        with pytest.raises(UserError, match=f"RGB array of uint8 with shape .*, found {found}"):
+            model.embed([wrong])
+    with pytest.raises(UserError, match="must be a list of images, found the path"):
+        model.embed(str(paths[0]))
 
 
-def test_nearest_in_a_folder(command, run, model, glyphs, tmp_path, capsys):
-    root = shutil.copytree(glyphs, tmp_path / "photos")
-    query, matches, limit = far_and_near(model, root)
-    (root / "notes.txt").write_text("text", encoding="utf-8")
-    (root / "A" / "text.png").write_text("no picture", encoding="utf-8")
-    assert command("nearest", run, query, root, "--own-code", "--threshold", limit, "--count", 4) == 0
-    shown = capsys.readouterr()
-    *lines, last = shown.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["1", "2", "3", "4"]
-    assert ["accepted" in line for line in lines] == [True, True, False, False]
-    assert [line.rsplit("  ", 1)[1] for line in lines] == [str(match.path) for match in matches[:4]]
-    assert last.startswith("2 of these 4 are near enough: distance ≤")
-    assert "skipped 1 file(s) without the suffix of an image" in shown.err
-    assert f"skipped 1 file(s) that cannot be read: {root / 'A' / 'text.png'}: not an image" in shown.err
-
-    assert command("nearest", run, query, root, "--own-code", "--threshold", limit, "--json") == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert listed["matches"] == [
-        {"path": str(match.path), "distance": match.distance, "accepted": match.distance <= limit}
-        for match in matches[:5]
-    ]
-    assert (listed["searched"], listed["skipped"], listed["threshold"]) == (47, 2, limit)
+def test_folds_that_do_not_fit_together_are_refused(tmp_path):
+    write_fold(tmp_path / "seed0" / "fold0")
+    write_fold(tmp_path / "seed0" / "fold1", resize=None)
+    with pytest.raises(UserError, match=r"fold1.run\.json and .*fold0.run\.json have different settings"):
+        load(tmp_path / "seed0", own_code=True)
+    (tmp_path / "seed0" / "fold1" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"fold1.model\.safetensors does not exist"):
+        load(tmp_path / "seed0", own_code=True)
 
 
-def test_no_accepted_image_is_reported(command, run, glyphs, capsys):
-    query = paths_of(glyphs)[0]
-    for form in ([], ["--json"]):
-        assert command("nearest", run, query, glyphs, "--own-code", "--threshold", "0", *form) == 1
-    lines, _ = capsys.readouterr().out.split("{", 1)
-    assert lines.splitlines()[-1].startswith("nothing is near enough: the nearest has distance 0.")
+def test_a_record_without_the_reading_of_images_is_refused(tmp_path):
+    fold = write_fold(tmp_path / "fold0")
+    change(fold, lambda about: about.pop("images"), "run.json")
+    with pytest.raises(UserError, match=r"run\.json does not say how image files are read.*\"images\": "):
+        load(fold, own_code=True)
 
 
-@pytest.mark.parametrize(
-    ("case", "sentence"),
-    [
-        ("empty", "There are no images in"),
-        ("only_query", "There are no images in"),
-        ("text_only", "There are no images in"),
-        ("all_broken", "None of the 2 images in"),
-        ("no_folder", "does not exist: check the path"),
-        ("no_run", "Found no calibration.json at"),
-        ("broken_query", "cannot be read: not an image."),
-        ("threshold", "Unknown threshold 'sceen'"),
-        ("count", "must be a whole number from 1, found 0"),
-        ("device", "Unknown device 'gpux'"),
-    ],
-)
-def test_errors_are_one_line_with_exit_code_2(command, run, glyphs, tmp_path, capsys, case, sentence):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    query, options = folder / "query.png", []
-    shutil.copy(paths_of(glyphs)[0], query)
-    if case in ("empty", "text_only", "all_broken"):
-        query = Path(shutil.move(query, tmp_path))
-    if case == "text_only":
-        (folder / "notes.txt").write_text("text", encoding="utf-8")
-    if case == "all_broken":
-        (folder / "a.png").touch()
-        (folder / "b.png").touch()
-    if case in ("threshold", "count", "device", "broken_query"):
-        shutil.copy(paths_of(glyphs)[1], folder)
-        options = {"threshold": ["--threshold", "sceen"], "count": ["--count", 0], "device": ["--device", "gpux"]}.get(
-            case, []
-        )
-    if case == "broken_query":
-        query.write_text("no picture", encoding="utf-8")
-    where = tmp_path / "nowhere"
-    arguments = [where if case == "no_run" else run, query, where if case == "no_folder" else folder]
-    assert command("nearest", *arguments, "--own-code", *options) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    errors = [line for line in shown.err.splitlines() if not line.startswith("warning: ")]
-    assert len(errors) == 1 and errors[0].startswith("error: ") and sentence in errors[0]
+def test_memory_holds_one_batch_of_images(tmp_path, glyphs, monkeypatch):
+    """Counted, not timed: of 400 images, no more than a batch and the next image are alive at any moment."""
+    model = load(write_fold(tmp_path / "fold0", batch=16), own_code=True)
+    alive, most, prepare = weakref.WeakSet(), [0], model.prepare
 
+    def watched(image):
+        tensor = prepare(image)
+        alive.add(tensor)
+        most[0] = max(most[0], len(alive))
+        return tensor
 
-def test_an_unexpected_error_does_not_mean_no(command, run, glyphs, capsys, monkeypatch):
-    """Python exits with 1 after an exception, which would mean \"no\"."""
-    monkeypatch.setattr(CalibratedModel, "compare", lambda *arguments: 1 / 0)
-    a, b, *_ = paths_of(glyphs)
-    assert command("same", run, a, b, "--own-code") == 2
-    assert "Unexpected ZeroDivisionError" in capsys.readouterr().err
+    monkeypatch.setattr(model, "prepare", watched)
+    paths = (path for _ in range(9) for path in paths_of(glyphs))
+    sizes = [len(positions) for positions, _ in model.stream(paths)]
+    assert sizes == [16] * 27 and most[0] <= 17

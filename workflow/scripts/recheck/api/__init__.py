@@ -1,0 +1,1 @@
+"""What ``import recheck`` offers: metrics of embeddings, and trained models."""

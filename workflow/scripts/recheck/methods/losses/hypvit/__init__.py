@@ -1,0 +1,1 @@
+"""Losses of "Hyperbolic Vision Transformers: Combining Improvements in Metric Learning" (CVPR 2022)."""
