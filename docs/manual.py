@@ -19,7 +19,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = ROOT / "workflow/schemas"
 SCRIPTS = ROOT / "workflow/scripts"
-# Files outside of docs/ that are pages
+# Files outside docs/ that become pages
 PAGES = {
     "README.md": "index.md",
     "config/README.md": "configuration.md",
@@ -67,12 +67,12 @@ def linked(markdown: str, source: str) -> str:
         address = posixpath.relpath(page, here or ".")
         return f"{image}[{text}]({address}{'#' if anchor else ''}{anchor})"
 
-    parts = re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if index % 2 else LINK.sub(replaced, part) for index, part in enumerate(parts))
+    pieces = re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.DOTALL | re.MULTILINE)
+    return "".join(piece if index % 2 else LINK.sub(replaced, piece) for index, piece in enumerate(pieces))
 
 
 def nested(markdown: str) -> str:
-    """The text with the lists of a Git host as Python-Markdown needs them.
+    """The text with its lists indented as Python-Markdown needs them.
 
     It needs four spaces per level, and an empty line before the next item if an item has several paragraphs.
     """
@@ -124,15 +124,15 @@ def keys(name: str) -> str:
     """The keys of a schema, as a list per mapping that it defines."""
     schema = yaml.safe_load((SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8"))
     sections = [f"## {schema['title']}", *listed(schema, name)]
-    for part, definition in schema.get("$defs", {}).items():
+    for key, definition in schema.get("$defs", {}).items():
         lines = list(listed(definition, name))
-        if lines or f"#/$defs/{part}" in str(schema):
-            sections += ["", f"### {heading(part)} {{#{name}-{part}}}", "", definition.get("description", ""), *lines]
+        if lines or f"#/$defs/{key}" in str(schema):
+            sections += ["", f"### {heading(key)} {{#{name}-{key}}}", "", definition.get("description", ""), *lines]
     return "\n".join(sections)
 
 
-def heading(part: str) -> str:
-    return part.replace("_", " ").capitalize()
+def heading(key: str) -> str:
+    return key.replace("_", " ").capitalize()
 
 
 def listed(schema: dict, name: str, depth: int = 0):
@@ -156,11 +156,11 @@ def listed(schema: dict, name: str, depth: int = 0):
 
 
 def kinds(child: dict, name: str):
-    """What a value may be: its type, the values that it may have, its bounds."""
+    """What a value may be: its type, its allowed values, its bounds."""
     if "$ref" in child:
         file, _, path = child["$ref"].partition("#/$defs/")
-        part = path.split("/")[0]
-        yield f"[{heading(part).lower()}](#{file.split('.')[0] or name}-{part})"
+        key = path.split("/")[0]
+        yield f"[{heading(key).lower()}](#{file.split('.')[0] or name}-{key})"
     elif "enum" in child:
         yield " or ".join(f"`{value}`" for value in child["enum"])
     elif "type" in child:
