@@ -1,9 +1,10 @@
-"""This commit compared with an earlier one: counts on a pretended GPU, embedding, first batches, states, quickstart.
+"""Compare this commit with an earlier one: counts on a pretended GPU, embedding, first batches, states, quickstart.
 
 Both commits are checked out into temporary folders. Each measurement is a new process that uses the package of one of
 them. The quickstart's contrastive rows are trained and embedded by both commits from the same packed images; their
-weights, embeddings and histories are compared bit by bit. About ten minutes on two idle cores; `--counts` only counts,
-which takes a minute on any machine. `report.py before_after` writes the section into docs/performance.md.
+weights, embeddings and histories are compared bit by bit. This takes about ten minutes on two idle cores. `--counts`
+measures no times and takes a minute on any machine. `report.py before_after` writes the section into
+docs/performance.md.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def measure(part: str, tree: Path, photos: Path) -> dict[str, float]:
 
 
 def _embedding(training: Any, photos: Path) -> dict[str, float]:
-    """Images per second for a network that costs nothing, as if it ran on a fast GPU; resized like in `unbiased`."""
+    """Images per second for a network that costs nothing, as if it ran on a fast GPU; resized as in `unbiased`."""
     import numpy as np
     import torch
 
@@ -75,7 +76,7 @@ def _embedding(training: Any, photos: Path) -> dict[str, float]:
 
 
 def _waiting(training: Any, photos: Path) -> dict[str, float]:
-    """Seconds from the start of an epoch to its first batch (mean), and seconds that training stops for one state."""
+    """Mean seconds from the start of an epoch to its first batch, and seconds that training stops to save one state."""
     row = training.configuration(training.Setting(32, 2, WORKERS))
     row["schedule"] = {**row["schedule"], "epochs": EPOCHS}
     run = training.make_run(photos, row, WORKERS)
@@ -97,11 +98,11 @@ def _waiting(training: Any, photos: Path) -> dict[str, float]:
         states.append(time.perf_counter() - started)
 
     run._train_epoch, run._step = timed_epoch, timed_step
-    beside = hasattr(run, "saver")  # the state is written by a thread
-    if not beside:
+    in_thread = hasattr(run, "saver")  # a thread writes the state
+    if not in_thread:
         run.state_file.save = timed_save
     run.train()
-    if beside:
+    if in_thread:
         run.saver = type(run.saver)(run.state_file)
         started = time.perf_counter()
         run._save()
@@ -112,7 +113,7 @@ def _waiting(training: Any, photos: Path) -> dict[str, float]:
 
 def _engine(training: Any, photos: Path) -> dict[str, float]:
     """CPU time of the same steps on batches in memory, relative to a whole run, at two image sizes."""
-    found = {}
+    relative_times = {}
     for crop in (64, 32):
         row = training.configuration(training.Setting(crop, 50, 0))
         row["model"]["backbone"] = {"name": training.LITE, "weights": "imagenet"}
@@ -122,8 +123,8 @@ def _engine(training: Any, photos: Path) -> dict[str, float]:
         for function in (run.train, memory):
             function()
             moments.append(time.process_time())
-        found[str(crop)] = (moments[2] - moments[1]) / (moments[1] - moments[0])
-    return found
+        relative_times[str(crop)] = (moments[2] - moments[1]) / (moments[1] - moments[0])
+    return relative_times
 
 
 def quickstart(tree: Path) -> tuple[float, float]:
@@ -146,16 +147,16 @@ def _snakemake(tree: Path, *arguments: str) -> None:
 
 
 def contents(tree: Path) -> dict[str, str]:
-    """Hash of every model, embedding and history (without its times)."""
-    found = {}
+    """Path → hash of every model and embedding, and the text of every history without its times."""
+    by_path = {}
     for path in sorted((tree / "results/quickstart/emoji/contrastive").rglob("fold*/*")):
         if path.suffix == ".safetensors":
-            found[str(path.relative_to(tree))] = hashlib.sha256(path.read_bytes()).hexdigest()
+            by_path[str(path.relative_to(tree))] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif path.name == "history.csv":
             with path.open(encoding="utf-8") as file:
                 rows = [{k: v for k, v in row.items() if k != "images_per_second"} for row in csv.DictReader(file)]
-            found[str(path.relative_to(tree))] = json.dumps(rows)
-    return found
+            by_path[str(path.relative_to(tree))] = json.dumps(rows)
+    return by_path
 
 
 def checked_out(commit: str, folder: Path) -> Path:

@@ -2,7 +2,8 @@
 
     python benchmarks/commit_counts.py <folder of the commit>
 
-Settings, pretended GPU and counting are this commit's; everything that is counted is the other's. Prints JSON.
+The settings, the pretended GPU and the counting code come from this commit; the code that is counted comes from the
+other. Prints JSON.
 """
 
 import inspect
@@ -15,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 sys.path.insert(0, f"{sys.argv[1]}/workflow/scripts")
-import recheck  # before `gpu`, whose own path would come first
+import recheck  # before `gpu`, which would put this commit's package first
 
 # isort: split
 import torch
@@ -51,7 +52,7 @@ def small(epochs: int) -> dict[str, Any]:
 
 
 def started_processes(data: FoldData, folder: Path) -> int:
-    """Loader processes that a run starts."""
+    """Number of loader processes that a run starts."""
     starts, start = [], multiprocessing.process.BaseProcess.start
     state = StateFile(folder / "state", "f")
     with mock.patch.object(
@@ -62,7 +63,7 @@ def started_processes(data: FoldData, folder: Path) -> int:
 
 
 def written_states(data: FoldData, folder: Path) -> int:
-    """States of a run whose epochs take some seconds of an invented clock."""
+    """Number of states that a run saves if a simulated clock advances by ``SECONDS`` per epoch."""
     epochs = [0]
 
     class Counted(StateFile):
@@ -97,7 +98,7 @@ def main() -> None:
         data = noise(folder, 32, per_class=10)
         with PretendedGPU() as gpu:
             rows = [row(study, name, data, folder / study / name, gpu) for study, name in ROWS]
-        found = {
+        counts = {
             "rows": rows,
             "loaded_epochs": LOADED_EPOCHS,
             "workers": WORKERS,
@@ -106,7 +107,7 @@ def main() -> None:
             "processes": started_processes(data, folder / "loaded"),
             "states": written_states(data, folder / "saved"),
         }
-    print(json.dumps(found))
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

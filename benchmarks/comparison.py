@@ -1,4 +1,4 @@
-"""How often intervals of paired comparisons cover, and tests find a difference, in simulated studies.
+"""How often, in simulated studies, intervals of paired comparisons cover the true difference, and tests find one.
 
 A simulation is one pair of methods. Its seeds' differences are normal or skewed (exponential), with a standard
 deviation of 1 around the true difference.
@@ -15,8 +15,8 @@ SEEDS, SIMULATIONS, TOGETHER = (2, 3, 5, 6, 8, 10, 15, 20), 4000, 100
 ERROR = 0.05
 
 
-def share(found: np.ndarray) -> str:
-    return f"{100 * np.mean(found):.1f} %"
+def share(outcomes: np.ndarray) -> str:
+    return f"{100 * np.mean(outcomes):.1f} %"
 
 
 def section(quick: bool) -> str:

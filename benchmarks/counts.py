@@ -19,9 +19,9 @@ from recheck.study.yaml import names_in  # noqa: E402
 
 
 def networks() -> dict[Key, dict]:
-    """Key of the backbone of every run → model settings of one such run, without its own head."""
+    """Key of the backbone of every run → model settings of one such run, with a plain linear head."""
     files = Files(*(names_in([ROOT / "config" / folder]) for folder in ("studies", "methods")))
-    found = {}
+    models = {}
     for name in files.studies:
         for runs in load_study(name, files).runs.values():
             for run in runs.values():
@@ -29,8 +29,8 @@ def networks() -> dict[Key, dict]:
                 plain = {"backbone": backbone, "head": {"class": "Linear", "dim": 512}, "batch_norm": "frozen"}
                 for phase in ("train", "eval") if run.trained else ("eval",):
                     if (side := side_of(transforms, phase)) is not None:
-                        found.setdefault(key_of(backbone, side), plain)
-    return found
+                        models.setdefault(key_of(backbone, side), plain)
+    return models
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def snakemake(folder: Path, *arguments: str) -> str:
 
 
 def plan(folder: Path, *arguments: str) -> tuple[int, float, float]:
-    """(jobs, seconds, CPU seconds) of a dry run. Other programs disturb CPU time less than the clock."""
+    """(jobs, seconds, CPU seconds) of a dry run. Other programs disturb CPU time less than wall time."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     printed = snakemake(folder, "--dry-run", *arguments)
     seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10], help="numbers of seeds (default: 1 10)")
     parser.add_argument("--repeats", type=int, default=2, help="turns (default: 2)")
     parser.add_argument(
-        "--studies", nargs="+", default=studies(), help="studies to plan (default: all of config/studies)"
+        "--studies", nargs="+", default=studies(), help="studies to plan (default: all except the searches)"
     )
     parser.add_argument("--quick", action="store_true", help="one study, one seed, one turn; its figures mean nothing")
     options = parser.parse_args()

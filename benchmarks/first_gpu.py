@@ -1,7 +1,7 @@
 """Run the protocol of docs/gpu.md on a machine with a GPU, and collect what to send back in gpu_report.tar.gz.
 
-A command that fails, or takes longer than its limit, does not keep the others from running. Start it in the project's
-folder, with its environment active.
+If a command fails or exceeds its time limit, the others still run. Start the script in the project's folder, with the
+project's environment active.
 """
 
 import argparse
@@ -19,7 +19,7 @@ RUNS = "emoji/*/seed*/fold*"
 
 
 class Step(NamedTuple):
-    """A command of the protocol, with its limit; ``interrupted`` if it stops itself by ``timeout``."""
+    """A command of the protocol with its time limit; ``interrupted`` if the command contains its own ``timeout``."""
 
     name: str
     command: str
@@ -49,7 +49,7 @@ STEPS = (
 
 
 def run(step: Step, folder: Path) -> dict[str, Any]:
-    """Run a command with its output in a file, stop it after its time, and say how it ended."""
+    """Run a command, write its output to a file, stop it at its time limit, and return how it ended."""
     started = time.perf_counter()
     with (folder / f"{step.name}.txt").open("w", encoding="utf-8") as output:
         output.write(f"$ {step.command}\n")
@@ -68,8 +68,8 @@ def run(step: Step, folder: Path) -> dict[str, Any]:
 
 def models(folder: Path) -> dict[str, str]:
     """SHA-256 of every model of a results folder."""
-    found = sorted(folder.glob(f"quickstart/{RUNS}/model.safetensors"))
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in found}
+    paths = sorted(folder.glob(f"quickstart/{RUNS}/model.safetensors"))
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in paths}
 
 
 def compared(folder: Path) -> list[str]:
@@ -100,10 +100,10 @@ def collected(folder: Path) -> list[Path]:
     """The files to send back: outputs, records, histories, tables and logs; no model and no image."""
     patterns = ("*.txt", "*.md", f"*/quickstart/{RUNS}/run.json", f"*/quickstart/{RUNS}/history.csv")
     patterns += ("*/quickstart/emoji/*/seed*/*.json", "*/quickstart*/emoji/table.*")
-    found = [path for pattern in patterns for path in folder.glob(pattern)]
-    found += Path("logs").glob(f"quickstart/{RUNS}/*.log")
-    found += Path("results").glob("mlrc/cost.*")
-    return sorted({path for path in found if path.is_file()})
+    paths = [path for pattern in patterns for path in folder.glob(pattern)]
+    paths += Path("logs").glob(f"quickstart/{RUNS}/*.log")
+    paths += Path("results").glob("mlrc/cost.*")
+    return sorted({path for path in paths if path.is_file()})
 
 
 def summary(outcomes: list[dict[str, Any]], sentences: list[str]) -> str:
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("steps", nargs="*", help="names of steps (default: all)")
     chosen = parser.parse_args().steps
     if unknown := set(chosen) - {step.name for step in STEPS}:
-        parser.error(f"unknown steps {sorted(unknown)}; there are {', '.join(step.name for step in STEPS)}")
+        parser.error(f"unknown steps {sorted(unknown)}; choose from {', '.join(step.name for step in STEPS)}")
     REPORT.mkdir(exist_ok=True)
     outcomes = []
     for step in STEPS:
@@ -136,7 +136,7 @@ def main() -> None:
         for path in collected(REPORT):
             archive.add(path)
     print((REPORT / "summary.md").read_text(encoding="utf-8"))
-    print("Look through gpu_report.tar.gz (logs contain paths of this machine), and attach it to an issue.")
+    print("Check gpu_report.tar.gz (its logs contain paths of this machine), then attach it to an issue.")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Network, batch, loss, miner and optimisers are the row's. Images have 32 pixels, weights are random, and batch norm is
 trained, because a frozen one passes almost no gradient through random weights. This hardly changes how often the host
-waits for the GPU, and how many kernels are launched.
+waits for the GPU or how many kernels it launches.
 """
 
 import copy

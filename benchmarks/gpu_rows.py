@@ -65,7 +65,7 @@ def configuration(study: str, dataset: str, row: str, changes: dict[str, Any], e
 
 
 def measured(settings: dict[str, Any], data: FoldData, device: torch.device, folder: Path, workers: int) -> list[str]:
-    """Images/s of a run after its first epoch, of its steps alone, and the most memory that was allocated."""
+    """Images/s of a run after its first epoch and of its steps alone, their ratio, and the peak memory in GiB."""
     state = Path(tempfile.mkdtemp(dir=folder))
     batch, schedule = settings["sampler"]["batch"], settings["schedule"]
     if device.type == "cuda":
@@ -80,12 +80,12 @@ def measured(settings: dict[str, Any], data: FoldData, device: torch.device, fol
     started = time.perf_counter()
     for _ in range(schedule["steps_per_epoch"]):
         run._step(pixels, labels)  # reads the loss, so it waits for the GPU
-    alone = schedule["steps_per_epoch"] * batch / (time.perf_counter() - started)
-    return [f"{speed:.0f}", f"{alone:.0f}", f"{speed / alone:.2f}", peak]
+    steps_speed = schedule["steps_per_epoch"] * batch / (time.perf_counter() - started)
+    return [f"{speed:.0f}", f"{steps_speed:.0f}", f"{speed / steps_speed:.2f}", peak]
 
 
 def attempt(*arguments: Any) -> list[str]:
-    """The measurement, or the reason of its failure: the others continue."""
+    """The measurement, or the reason for its failure, so that the other rows are still measured."""
     try:
         return measured(*arguments)
     except Exception as error:
@@ -119,8 +119,8 @@ def section(quick: bool) -> str:
 
 - Rows have the sizes of their studies and random weights. The photographs have a shorter side of {RESIZE["shorter"]}.
 - *Run* is the median of the epochs after the first, {steps} steps each, with loading and saving.
-- *Steps alone* repeats one batch that is on the device. The nearer the ratio is to 1, the less the GPU waits.
-- *GiB* is the most memory that PyTorch had allocated at once.
+- *Steps alone* repeats one batch that is already on the device. The nearer the ratio is to 1, the less the GPU waits.
+- *GiB* is the peak of the memory that PyTorch allocated.
 
 | row | settings | batch | run, images/s | steps alone, images/s | ratio | GiB |
 |---|---|---:|---:|---:|---:|---:|

@@ -1,4 +1,4 @@
-"""Packs: plain and encoded ones, their bytes and images/s, and lossless encodings of resized photographs."""
+"""Packs: bytes and images/s of plain and encoded packs, and lossless encodings of resized photographs."""
 
 import io
 import statistics
@@ -27,7 +27,7 @@ TRAIN = [
 ]
 RESIZES = {"jpeg": {"shorter": 288, "jpeg": 75}, "webp": {"shorter": 288}, "source": None}
 SIDES = (400, 300)
-"""Width and height of the photographs: cut from the two photographs that scikit-learn carries."""
+"""Width and height of the photographs, which are cut from the two that scikit-learn ships."""
 
 
 def photographs(folder: Path, count: int) -> Path:

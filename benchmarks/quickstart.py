@@ -1,6 +1,6 @@
 """The quickstart on two cores: time per rule, and whether a run should use one core or both.
 
-Each arrangement makes the whole study again, from images that are already packed: two runs at a time with one thread
+Each arrangement runs the whole study again, from images that are already packed: two runs at a time with one thread
 each, which is the default on a CPU, and one run at a time with two threads.
 """
 

@@ -1,4 +1,4 @@
-"""All performance measurements, each in its own process, as one page: docs/performance.md.
+"""Run all performance measurements, each in its own process, and write them to one page: docs/performance.md.
 
 If a measurement fails, its section says so, and the others continue.
 """
@@ -33,7 +33,7 @@ SECTIONS = (
 ONLY_BY_NAME = ("before_after",)
 PACKAGES = ("torch", "torchvision", "pytorch-metric-learning", "faiss-gpu", "faiss-cpu", "numpy", "snakemake")
 GOAL = "- Goal: "
-ABOUT = f"replace only these in the page (default: write all but {', '.join(ONLY_BY_NAME)})"
+ABOUT = f"replace only these sections of the page (default: write all but {', '.join(ONLY_BY_NAME)})"
 
 
 def machine() -> str:
@@ -54,7 +54,7 @@ def machine() -> str:
 
 
 def run(name: str, quick: bool) -> str:
-    """The Markdown of one measurement, or the reason of its failure."""
+    """The Markdown of one measurement, or the reason for its failure."""
     command = [sys.executable, str(FOLDER / f"{name}.py"), *(["--quick"] if quick else [])]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, cwd=FOLDER.parent, env=environment, capture_output=True, text=True)
@@ -81,7 +81,7 @@ measured in turns; the value is the median over the turns (min–max). Times in 
 
 
 def updated(page: str, texts: list[str]) -> str:
-    """The page with these sections in the place of those with the same headings, or at its end."""
+    """The page with these sections in place of those with the same headings; new sections are added at the end."""
     head, *sections = (part.strip() + "\n" for part in re.split(r"^(?=## )", page, flags=re.M))
     for text in texts:
         title = text.splitlines()[0]

@@ -133,7 +133,7 @@ def in_a_process(*arguments: object) -> dict:
 
 
 def measured(name: str, settings: tuple[int, ...]) -> tuple[str, list[str]]:
-    """A row of the table and its goals, which are judged by the clock."""
+    """A row of the table and its goals, which are judged by wall time."""
     times = in_a_process(*settings)
     memory = {who: in_a_process(*settings, who)["memory"] for who in ("ours", "theirs")}
     cells, goals, gallery = [], [], settings[-1] > 0
@@ -161,7 +161,7 @@ def section(quick: bool) -> str:
         "- *AccuracyCalculator* is pytorch-metric-learning's, with faiss on the CPU.",
         "- The *product* is only the matrix of all inner products in float32, computed in strips.",
         "- All use the same number of threads: one, unless the row names another number.",
-        "- Times are by the clock and by CPU time, which other programs disturb less.",
+        "- Times are wall times and CPU times. Other programs disturb CPU times less.",
         "- Memory is the peak above the embeddings.",
         "",
         "| test set | speed-up over AccuracyCalculator | time ÷ product | speed-up, CPU time "

@@ -1,4 +1,4 @@
-"""From which size a search is worth a GPU: seconds of the search on one core of a CPU, by the size of the set.
+"""The size from which a search is worth a GPU: seconds of a search on one CPU core, by the size of the set.
 
 The GPU's side is an assumption (START): no GPU was available. A search on a GPU must first allocate faiss's memory (256
 MB on the GPU, 256 MB pinned) and copy the embeddings.

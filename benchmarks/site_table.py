@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow" / "scripts"), str(ROOT / "tests")]
 
 ROWS = 5000
-# Filtering and sorting are measured with the drawing of the first rows.
+# The times of filtering and sorting include drawing the first rows.
 MEASURE = """
 (repeats) => {
   const clock = (action) => {
@@ -24,15 +24,15 @@ MEASURE = """
   const search = document.querySelector('#search');
   const filter = (word) => { search.value = word; search.dispatchEvent(new Event('input')); };
   const sort = () => document.querySelector('[data-sort="P@1:ours"]').click();
-  const found = {filter: [], sort: [], all: []};
+  const times = {filter: [], sort: [], all: []};
   for (let turn = 0; turn < repeats; turn += 1) {
-    found.filter.push(clock(() => filter('row 7')));
+    times.filter.push(clock(() => filter('row 7')));
     filter('');
-    found.sort.push(clock(sort));
-    found.all.push(clock(() => dispatchEvent(new Event('beforeprint'))));
+    times.sort.push(clock(sort));
+    times.all.push(clock(() => dispatchEvent(new Event('beforeprint'))));
     dispatchEvent(new Event('afterprint'));
   }
-  return found;
+  return times;
 }
 """
 
@@ -55,16 +55,16 @@ def section(quick: bool) -> str:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page()
         tab.goto(path.as_uri())
-        found = tab.evaluate(MEASURE, repeats)
+        times = tab.evaluate(MEASURE, repeats)
         browser.close()
     lines = [
         f"## Site\n\nA table of {ROWS:,} rows in Chromium. “All rows” draws all of them, as for printing; filtering "
         "and sorting draw the first 200.\n\n| action | median time |\n|---|---:|"
     ]
     titles = {"filter": "filter by a word", "sort": "sort by a number", "all": "draw all rows"}
-    lines += [f"| {titles[name]} | {statistics.median(values):.0f} ms |" for name, values in found.items()]
+    lines += [f"| {titles[name]} | {statistics.median(values):.0f} ms |" for name, values in times.items()]
     goals = [
-        goal(f"time to {titles[name]} ÷ time to draw all rows", ratios(found[name], found["all"]), 0.25, at_least=False)
+        goal(f"time to {titles[name]} ÷ time to draw all rows", ratios(times[name], times["all"]), 0.25, at_least=False)
         for name in ("filter", "sort")
     ]
     return "\n".join(lines) + "\n\n" + "\n".join(goals)

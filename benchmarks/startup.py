@@ -49,7 +49,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def scripts(folder: Path) -> dict[str, Path]:
-    """One kept script per kind of job; `train` and `embed` are of the same run."""
+    """One kept script per kind of job; `train` and `embed` belong to the same run."""
     kept: dict[str, Path] = {}
     for path in sorted(folder.glob(".snakemake/scripts/*.py")):
         kind = path.name.split(".")[-2]

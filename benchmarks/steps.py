@@ -70,9 +70,9 @@ def optimisers(quick: bool) -> list[str]:
     relation = spread(ratios(seconds["together"], seconds["one by one"]))
     count = len(list(network.parameters()))
     return [
-        f"- `MXNetAdam`, {count} parameters: {launches['together']:,} launches per step on a GPU, where one by one "
-        f"takes {launches['one by one']:,}. On the CPU all together takes {relation} times as long as one by one, so "
-        "there they are updated one by one."
+        f"- `MXNetAdam`, {count} parameters updated together on a GPU: {launches['together']:,} launches per step; one "
+        f"by one would take {launches['one by one']:,}. On the CPU, updating them together takes {relation} times as "
+        "long, so there they are updated one by one."
     ]
 
 
@@ -96,7 +96,7 @@ def miner_and_facility_location(quick: bool) -> list[str]:
             loss(*on_gpu)
     return [
         f"- `DistanceWeightedMiner`, {images} images, 4 per class: {waits['ours']} waits per batch; the library's "
-        f"takes {waits['library']}, and {relation} times as long on the CPU. Both draw the same triplets.",
+        f"miner needs {waits['library']}, and {relation} times as long on the CPU. Both draw the same triplets.",
         f"- Facility location on the same batch: {counts.syncs.total()} waits for {images // 4} classes.",
     ]
 

@@ -1,4 +1,4 @@
-"""CPU seconds per test, with all processes that a test starts except jobs on SLURM.
+"""CPU seconds per test, including all processes that a test starts except jobs on SLURM.
 
 ``python benchmarks/suite.py tests/golden`` passes its arguments on to pytest and prints the costliest tests and files.
 CPU time depends little on what else the machine does, and it shows what forks cost, which ``--durations`` does not.
@@ -55,7 +55,8 @@ def main() -> None:
         costs.touch()
         path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, FILE: str(costs), "PYTHONPATH": path}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as in `make test`; every project would compile the package
+        # As in `make test`: without bytecode files, every project would compile the package again.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-m", "pytest", "-p", "suite", *sys.argv[1:]]
         done = subprocess.run(command, env=environment)
         print(summary(costs.read_text().splitlines()))

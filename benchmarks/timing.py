@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 def in_turn(
     functions: Mapping[str, Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds per function and turn. The functions alternate, so that a busy moment of the machine affects all."""
+    """Seconds per function and turn. The functions alternate, so that a busy moment of the machine affects them all."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
@@ -21,7 +21,7 @@ def in_turn(
 
 
 def processor() -> float:
-    """CPU seconds of this process and its finished children. Other programs disturb it less than the clock."""
+    """CPU seconds of this process and its finished children. Other programs disturb it less than wall time."""
     process, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return process.ru_utime + process.ru_stime + children.ru_utime + children.ru_stime
 

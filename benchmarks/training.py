@@ -1,4 +1,4 @@
-"""Training: a whole run of our engine, compared with two others that use the same model, loss and batch size.
+"""Training: a whole run of our engine, compared with two programs that use the same model, loss and batch size.
 
 *Batches in memory* is the limit: the same steps on batches that are ready before the clock starts. ``MetricLossOnly``
 is pytorch-metric-learning's trainer on a folder of JPEG files, with torchvision's transforms and the same number of
@@ -127,7 +127,7 @@ def metric_loss_only(run: Run, folder: Path, workers: int) -> Any:
 
 
 class Setting(NamedTuple):
-    """One measurement: side of the images in pixels, steps of the epoch, loader processes, network."""
+    """One measurement: side of the images in pixels, steps per epoch, loader processes, network."""
 
     crop: int
     steps: int

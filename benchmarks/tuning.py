@@ -72,10 +72,10 @@ def described(seeds: int, rounds: int, trials: int) -> str:
     search(*FUNCTIONS["Branin"][:2], "gp", 0, 2, 1)  # imports
     for name, (function, space, optimum) in FUNCTIONS.items():
         for sampler in SAMPLERS:
-            found = [search(function, space, sampler, seed, rounds, trials) for seed in range(seeds)]
-            distances = [optimum - value for value, _ in found]
+            searches = [search(function, space, sampler, seed, rounds, trials) for seed in range(seeds)]
+            distances = [optimum - value for value, _ in searches]
             low, middle, high = statistics.quantiles(distances, n=4, method="inclusive")
-            seconds = statistics.median(seconds for _, seconds in found)
+            seconds = statistics.median(seconds for _, seconds in searches)
             lines.append(f"| {name} | `{sampler}` | {middle:.2g} ({low:.2g}–{high:.2g}) | {seconds:.1f} |")
     return "\n".join([*lines, ""])
 
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20, help="seeds (default: 20)")
     parser.add_argument("--rounds", type=int, default=6, help="rounds (default: 6)")
     parser.add_argument("--trials", type=int, default=5, help="trials per round (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="two seeds and rounds; its figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="two seeds, rounds and trials; its figures mean nothing")
     options = parser.parse_args()
     print(described(2, 2, 2) if options.quick else described(options.seeds, options.rounds, options.trials))
 

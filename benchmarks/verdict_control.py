@@ -82,24 +82,24 @@ def _write(path: Path, content: dict) -> None:
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
-def markdown(found: pd.DataFrame) -> str:
+def markdown(frame: pd.DataFrame) -> str:
     from recheck.report import verdicts
 
     head = ["row", "view", "metric", "published", "mean", "sd", "prediction interval", "p", "p adjusted", "verdict"]
     lines = [f"| {' | '.join(head)} |", "|---|---|---|" + "---:|" * 6 + "---|"]
-    for row in found.itertuples():
+    for row in frame.itertuples():
         numbers = [f"{row.published:.2f}", f"{row.mean:.2f}", f"{row.sd:.2f}", f"{row.low:.2f} to {row.high:.2f}"]
         cells = [row.label, row.view, row.metric, *numbers, f"{row.p:.2g}", f"{row.p_adjusted:.2g}"]
         lines.append(f"| {' | '.join([*cells, verdicts.words(row)])} |")
-    return "\n".join([*lines, "", verdicts.sentence(found["verdict"]), verdicts.multiplicity(found), ""])
+    return "\n".join([*lines, "", verdicts.sentence(frame["verdict"]), verdicts.multiplicity(frame), ""])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="the copy of the project to work in; it is made if it is missing")
+    parser.add_argument("folder", type=Path, help="the copy of the project to work in; created if missing")
     parser.add_argument("--csv", type=Path, help="where to write the verdicts")
     options = parser.parse_args()
-    found = control(options.folder.resolve())
+    frame = control(options.folder.resolve())
     if options.csv:
-        found.round(4).to_csv(options.csv, index=False, lineterminator="\n")
-    print(markdown(found))
+        frame.round(4).to_csv(options.csv, index=False, lineterminator="\n")
+    print(markdown(frame))
