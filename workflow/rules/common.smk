@@ -15,7 +15,7 @@ from snakemake.sourcecache import HostingProviderFile
 
 
 def checked_out(source):
-    """The folder of all files of a hosted repository, as in `github(…)`: Snakemake fetches only those that rules name."""
+    """A folder with all files of a hosted repository (`github(…)`); Snakemake fetches only those that rules name."""
     repository = source.hosted_repo.repo
     commit = repository.commit(source.ref).hexsha
     folder = Path(".snakemake", "recheck", commit).absolute()
@@ -125,8 +125,8 @@ GALLERY_NEEDS = ("embeddings", "evaluations", "index", "pack", "split")
 
 ON_MPS = config.get("device") == "mps"
 GPUS = [] if config.get("device") == "cpu" else ["mps"] if ON_MPS else visible_gpus()
-# Threads of a run on a machine with enough cores; `RUN_THREADS` may get smaller below. No loader processes with MPS: a Mac
-# does not let processes fork safely that use its GPU.
+# Threads of a run on a machine with enough cores; `RUN_THREADS` may get smaller below. No loader processes with MPS:
+# on a Mac, a process that uses the GPU cannot fork safely.
 WANTED_THREADS = RUN_THREADS = 8 if GPUS and not ON_MPS else 1
 # older copies of config.yaml lack these
 config.setdefault("gpu_share", 1)
@@ -269,7 +269,7 @@ def first_trained_row(name):
 
 @for_users
 def run_of(wildcards):
-    """Run of a rule whose paths contain study, dataset and method."""
+    """The run that a job belongs to, from the study, dataset and method in its paths."""
     return study_of(wildcards.study).run(wildcards.dataset, wildcards.method)
 
 
@@ -391,7 +391,7 @@ def check_request():
         if TARGETS[name][1] == COST:
             check_chosen_datasets(CATALOGUE.reported(page))
         if TARGETS[name][1] == ALL:
-            # Jobs of a cluster see other GPUs than this machine.
+            # Cluster jobs see other GPUs than this machine does.
             if config["device"] == "cuda" and not GPUS and workflow.global_resources["_nodes"].value is None:
                 raise UserError(NO_GPU)
             if ON_MPS and sys.platform != "darwin":

@@ -49,7 +49,7 @@ rule fetch_weights:
         mem_mb=growing(1000),
         runtime=240,
     params:
-        # only the content matters: a new mirror or other edits of the YAML do not fetch again
+        # only the content matters: a new mirror or another edit of the YAML triggers no download
         checksum=lambda wildcards: WEIGHT_FILES[wildcards.file].entry["sha256"],
         yaml=lambda wildcards: str(WEIGHT_FILES[wildcards.file].path),
         drop=description.drop_folder(RESOURCES, "weights"),
@@ -167,7 +167,7 @@ rule extract:
 rule index:
     input:
         verified="<resources>/datasets/{dataset}/verified.json",
-        # without archives there is no job that unpacks
+        # a dataset without archives has nothing to extract
         extracted=lambda wildcards: (
             f"<resources>/datasets/{wildcards.dataset}/extracted.json"
             if dataset_of(wildcards.dataset).archives

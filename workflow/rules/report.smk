@@ -172,7 +172,7 @@ rule page:
             f"<results>/{wildcards.study}/{dataset}/table.json"
             for dataset in shown_study(wildcards.study).datasets
         ],
-        # not read by the page: a table that was deleted is made again
+        # the page does not read these; as inputs, they are made again if they were deleted
         formats=lambda wildcards: expand(
             "<results>/{study}/{dataset}/{file}",
             study=wildcards.study,

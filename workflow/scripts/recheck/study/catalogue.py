@@ -17,9 +17,9 @@ from recheck.study.yaml import first_file
 
 PAGE_FILES = ("index.html", "references.bib", "verdicts.csv")
 COST_FILES = tuple(f"cost.{suffix}" for suffix in ("md", "csv", "json", "png", "svg"))
-# the values that searches chose, as a study
+# a study file with the values that the searches chose
 CHOSEN = "chosen.yaml"
-# the kind of files with published searches, which belong to no dataset and no run
+# kind of the files with published searches, which belong to no dataset and no run
 QUOTED_SEARCHES = "quoted_searches"
 
 
@@ -99,7 +99,7 @@ class Catalogue:
         return self._parts[name]
 
     def report(self, target: str) -> str:
-        """The folder of a target's report: its own for a part of the study, the target's name for the whole study."""
+        """The folder of a target's report: the target's name for the whole study, else one with the selection."""
         if not self.selection:
             return target
         name, scope = self.targets[target]
@@ -140,14 +140,14 @@ class Catalogue:
     def pages(self, target: str) -> list[str]:
         """Page and references of a target and, unless the config selects methods, of the studies in `also_build`.
 
-        A target for the cost of a study has a report of its own kind instead.
+        A cost target has the files of the cost report instead.
         """
         reports = self._built(target)
         files = COST_FILES if self.targets.get(target, ("", ALL))[1] == COST else PAGE_FILES
         return [f"<results>/{report}/{file}" for report in reports for file in files] + self.chosen(reports)
 
     def chosen(self, reports: Iterable[str]) -> list[str]:
-        """The file of chosen values of each of these reports whose study searches for any."""
+        """The paths of the chosen values, for those of the reports whose study has searches."""
         return [
             f"<results>/{report}/{CHOSEN}"
             for report in reports
@@ -162,7 +162,7 @@ class Catalogue:
         return [self.report(page) if page in self.targets else page for page in (target, *others)]
 
     def also_built(self, name: str) -> list[str]:
-        """What the target of a study builds besides the study, unless the config selects methods."""
+        """The names in `also_build`, which the study's target builds too; empty if the config selects methods."""
         if self.selection.methods or name not in self.files.studies:
             return []
         return top_level(name, self.files).get("also_build") or []
@@ -170,7 +170,7 @@ class Catalogue:
     def deleted(self, target: str, figures: Mapping[str, Any]) -> list[str]:
         """Deleted files of a target's finished work, which the target requests again.
 
-        Only work that exists in part is checked, so that planning thousands of new jobs does not take longer.
+        Only work of which some files exist is checked, so that planning thousands of new jobs does not take longer.
         """
         gone: list[str] = []
         for report in self._built(target):

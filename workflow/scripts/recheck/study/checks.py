@@ -48,7 +48,7 @@ PARTS = {
 
 # Arguments of samplers that count images, classes or batches.
 COUNTS = ("batch", "per_class", "length", "batches", "classes", "supports", "queries")
-# Transformers of timm that take one image size only, which is part of their name.
+# timm transformers that take only one image size, which is part of their name.
 FIXED_INPUT = re.compile(r"timm/(?:vit|deit|beit|cait|swin|eva|xcit|volo|mixer|resmlp)\w*?_(?P<side>\d{3})(?:$|[._])")
 
 
@@ -186,7 +186,7 @@ def _check_backbone(backbone: Mapping[str, Any], source: str) -> None:
 
 
 def _check_sizes(settings: Mapping[str, Any], source: str) -> None:
-    """Refuse crops that are larger than the images, and inputs that a vision transformer does not take."""
+    """Refuse crops that are larger than the images, and input sizes that a vision transformer does not take."""
     for phase in ("train", "eval"):
         side = input_side(settings["transforms"], phase, source)
         backbone = settings["model"]["backbone"]
@@ -317,7 +317,7 @@ def _check_views(views: Sequence[str], run: Run, source: str) -> None:
 
 
 def _check_curvature(views: Sequence[str], run: Run, source: str) -> None:
-    """Hyperbolic distance is for neighbours among embeddings of one model; head and loss must have the curvature."""
+    """Refuse a head or loss with another curvature, and settings that do not work with hyperbolic distance."""
     curvature = run.settings["evaluation"].get("curvature")
     if not curvature:
         return

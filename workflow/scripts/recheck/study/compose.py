@@ -129,7 +129,7 @@ def _with_base(path: Path, files: Files, seen: tuple[str, ...] = ()) -> dict[str
 
 
 def _check_labels(study: dict[str, Any], base: dict[str, Any], path: Path) -> None:
-    """Refuse a row that becomes another method under a label that the base has given it."""
+    """Refuse a row that changes what defines its method but keeps the base's label."""
     for row, spec in _mapping(study, "methods").items():
         given = _mapping(base, "methods").get(row)
         if not (isinstance(spec, dict) and isinstance(given, dict)) or _says_method(spec):
@@ -230,7 +230,7 @@ def _with_methods(study: dict[str, Any], path: Path, files: Files) -> tuple[dict
 
 
 def _about_row(settings: dict[str, Any], method: dict[str, Any], labelled: bool) -> dict[str, Any]:
-    """What a row inherits from its method besides settings: with the method's label, also what defines the method."""
+    """Family and paper of a row's method and, if the row inherits the method's label, what defines the method."""
     about = {key: method[key] for key in ABOUT if key in method}
     inherits_label = method and not labelled and settings["label"] == method["label"]
     return about | ({"defined": method["defined"]} if inherits_label else {})

@@ -1,4 +1,4 @@
-"""Settings that work but cannot lead to a sound result, and reductions that the test images do not allow."""
+"""Settings that run but cannot give a sound result, and reductions to more components than test images."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Reductions:
             reduction = run.settings.get("reduction") or {}
             if reduction.get("kind") in ("pca", "standardise_pca") and (not rows or row in rows):
                 components[row] = max(reduction["dims"].values())
-        # the views of queries do not reduce
+        # query views use no reduction
         return cls(str(study.path), dataset, {} if set(study.views) & set(QUERY_VIEWS) else components)
 
     def problems(self, roles: Mapping[str, Collection[int]]) -> list[str]:
@@ -109,7 +109,7 @@ def doubtful_splits(study: Study, place: Callable[[str], str]) -> list[str]:
 
 
 def _too_few(study: Study, dataset: str, place: Callable[[str], str]) -> list[str]:
-    """Problems of reductions with a split that exists; it may be about to be made again."""
+    """The problems of reductions with an existing split, which Snakemake may be about to replace."""
     path = Path(place(f"<results>/{study.name}/{dataset}/split.json"))
     try:
         roles = read_json(path)["folds"][0]

@@ -78,7 +78,7 @@ def facts(
 def page_facts(
     study: Study, documents: Sequence[Document] = (), titles: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Everything that a study's page shows, except its tables, figures and runs; ``titles`` are those of datasets."""
+    """Everything that a study's page shows, except tables, figures and runs; ``titles`` has the datasets' titles."""
     rows = [
         {
             "name": row.name,

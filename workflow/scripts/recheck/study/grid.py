@@ -145,7 +145,7 @@ def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dic
 
 
 def deleted(study: Study, dataset: str, place: Callable[[str], str], has_table: bool) -> Iterator[str]:
-    """Deleted files of finished experiments. Snakemake does not miss them while everything after them exists.
+    """Deleted files of finished experiments. Snakemake does not notice as long as the files made from them exist.
 
     A missing evaluation counts only if the table exists, because a table that is still to be made requests it anyway.
     """
@@ -167,7 +167,7 @@ def deleted(study: Study, dataset: str, place: Callable[[str], str], has_table: 
 
 
 def _files_in(folder: str) -> set[str]:
-    """The names in a folder, empty if it does not exist: one call to the disk for all of them."""
+    """The names in a folder, empty if it does not exist; listing them takes one disk access."""
     try:
         return {path.name for path in Path(folder).iterdir()}
     except (FileNotFoundError, NotADirectoryError):

@@ -19,7 +19,7 @@ LARGEST_GRID = 100_000
 
 
 def check_search(run: Run, source: str, check: Callable[[Run], None]) -> None:
-    """Raise a UserError if the search of a run cannot be made; ``check`` refuses settings that do not work."""
+    """Raise a UserError if the search of a run cannot work; ``check`` refuses settings that do not work."""
     space = run.settings.get("space")
     if not space:
         return
@@ -42,7 +42,7 @@ def check_search(run: Run, source: str, check: Callable[[Run], None]) -> None:
 
 
 def _check_entry(name: str, entry: Mapping[str, Any], source: str) -> None:
-    """Refuse an interval without values, and a list that is an interval too."""
+    """Refuse an empty interval, and an entry that is both a list and an interval."""
     key = f"'space.{name}'"
     if "values" in entry:
         if others := [word for word in KEYS if word in entry]:
@@ -133,7 +133,7 @@ def _check_folds(run: Run, source: str) -> None:
 
 
 def _check_objective(run: Run, source: str) -> None:
-    """Only validation images may be seen by a search, in any of its epochs."""
+    """Refuse a search that sees more than training and validation images, or does not compute its objective."""
     selection = run.settings["selection"]
     seen = watched_metrics(selection)
     if selection.get("role") != "val" or selection.get("what") == "members":
@@ -163,7 +163,7 @@ def _check_ends(run: Run, source: str, check: Callable[[Run], None]) -> None:
         settings = spaces.filled(run.untuned.settings, values)
         changed = {key: settings[key] for key in dict.fromkeys(name.partition(".")[0] for name in values)}
         try:
-            # a weights file has been found for the backbone, which adds keys that no study has
+            # without the backbone: its weights are resolved to a file by now, which adds keys that no study has
             validate_settings(spaces.without(changed, ["model.backbone"]), source)
             check(replace(run, settings=settings))
         except UserError as error:

@@ -40,7 +40,7 @@ class Selection:
         return bool(self.methods or self.seeds or self.variant or self.tuning)
 
     def folder(self, study: str) -> str:
-        """The name of the folder of the report, the same for the same choices."""
+        """The name of the report's folder, which depends only on the study and the choices."""
         words = [*sorted(set(self.methods)), *([self.variant] if self.variant else [])]
         words += [f"{key}_{value}" for key, value in sorted(self.tuning.items())]
         words += ["seeds", *map(str, self.seeds)] if self.seeds else []
@@ -52,7 +52,7 @@ class Selection:
 
     @property
     def options(self) -> str:
-        """The choices as words of a command line."""
+        """The choices as command-line arguments."""
         words = [f"{key}=[{','.join(map(str, values))}]" for key, values in self._lists.items() if values]
         words += [f"variant={self.variant}"] if self.variant else []
         words += [f"tuning={{{self._changes}}}"] if self.tuning else []

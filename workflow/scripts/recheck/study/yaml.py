@@ -92,7 +92,7 @@ class _UniqueKeyLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 
 def _read_keys_as_text(node: yaml.MappingNode) -> None:
-    """Read keys such as 8, 0.05, 1e-4 or on, which a sweep may have, as the text that the file has."""
+    """Keep keys such as 8, 0.05, 1e-4 or on, which a sweep may have, as they are written in the file."""
     for key, _ in node.value:
         if key.tag in _NOT_TEXT:
             key.tag = "tag:yaml.org,2002:str"
