@@ -234,7 +234,7 @@ class _Writer:
             if place == RECORD or place not in self.tree.files:
                 self.refuse(name, f"links to {target!r}, which is not a file of the archive")
             size = (self.tree.root / place).stat().st_size
-            self.room_for(name, size)  # where the disk has no hard links, or no more of them, it is a copy
+            self.room_for(name, size)  # it may become a copy: see _same_file
             path = self._claim(name)
             with self._names(name):
                 _same_file(self.tree.root / place, path)
@@ -249,7 +249,7 @@ def _same_file(source: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
             raise
-        shutil.copyfile(source, path)  # this disk has no hard links
+        shutil.copyfile(source, path)  # no hard links on this disk, or too many to this file
 
 
 def _unpack_zip(raw: IO[bytes], writer: _Writer) -> None:

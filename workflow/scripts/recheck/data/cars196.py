@@ -104,7 +104,7 @@ def _table(file: Path, records: np.ndarray, name: str) -> Table:
 
 
 def _class(file: Path, value: object) -> int:
-    """A class as a whole number of at least 1; MATLAB may store it as a floating-point number. A huge one is damage."""
+    """A class as a whole number from 1; MATLAB may store it as a floating-point number. A huge number means damage."""
     if isinstance(value, (int, float, np.number)) and 1 <= value <= LARGEST_CLASS and value == int(value):
         return int(value)
     raise UserError(

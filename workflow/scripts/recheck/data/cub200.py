@@ -21,8 +21,8 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
     listed, paths = _table(dataset, home, "images.txt", ["image_id", "path"])
     labelled, labels = _table(dataset, home, "image_class_labels.txt", ["image_id", "class_id"])
     named, classes = _table(dataset, home, "classes.txt", ["class_id", "class_name"])
-    _same(paths.index, labels.index, listed, labelled, "image")
-    _same(classes.index.astype(str), labels["class_id"], named, labelled, "class")
+    _check_same_ids(paths.index, labels.index, listed, labelled, "image")
+    _check_same_ids(classes.index.astype(str), labels["class_id"], named, labelled, "class")
 
     rows = paths.join(labels)
     rows["label"] = annotations.whole_numbers(rows, "class_id", labelled) - 1
@@ -41,7 +41,7 @@ def _table(dataset: dict, home: Path, name: str, columns: list[str]) -> tuple[Pa
     return path, table.set_index(columns[0])
 
 
-def _same(one, other, first: Path, second: Path, noun: str) -> None:
+def _check_same_ids(one, other, first: Path, second: Path, noun: str) -> None:
     """Refuse two tables that do not list the same ids."""
     for left, right, listing, lacking in ((one, other, first, second), (other, one, second, first)):
         missing = sorted(set(left) - set(right), key=lambda value: (len(value), value))

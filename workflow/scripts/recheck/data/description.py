@@ -96,9 +96,9 @@ class Dataset:
         return [f"<resources>/datasets/{self.name}/downloads/{entry['path']}" for entry in entries]
 
     def checksum(self, file: str) -> str | None:
-        """One checksum of a file, known or of the user's own copy: if it changes, Snakemake fetches the file again.
+        """A file's known checksum, or that of the user's copy: if it changes, Snakemake fetches the file again.
 
-        Other edits of the YAML, such as a new mirror, do not fetch the file again.
+        Other edits of the YAML, such as a new mirror, trigger no download.
         """
         entry = file_entry(self.description, file)
         return entry.get("md5") or entry.get("sha256") or dropped_checksum(file, self.drop, f"{self.folder}/downloads")
@@ -160,7 +160,7 @@ def dropped_texts(folder: str) -> list[list[Any]]:
 
 
 def _check_files(description: dict[str, Any], source: str | Path) -> None:
-    """Check what the schema can't check, or not with a clear message."""
+    """Check what the schema can't check, or can't report clearly."""
     forms = description.get("distributions", {})
     chosen = description.get("distribution")
     if chosen is not None and chosen not in forms:

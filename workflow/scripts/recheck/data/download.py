@@ -157,7 +157,7 @@ class _Download:
         self._write(itertools.chain([start], chunks), offset, total if total is not None else self.size, response)
 
     def _continued(self, response: http.client.HTTPResponse, offset: int) -> int:
-        """The size of the whole file, by a partial answer that is compared with the request and the first answer."""
+        """The size of the whole file, from a partial answer, which must match the request and the first answer."""
         pattern = r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)$"
         match = re.match(pattern, response.headers.get("Content-Range", "").strip())
         first, last = (int(match[1]), int(match[2])) if match else (-1, -1)
@@ -179,7 +179,7 @@ class _Download:
         return total
 
     def _most(self, total: int | None, offset: int) -> int:
-        """The maximum number of bytes to accept: the size that YAML or server give, else what fits on the disk."""
+        """The maximum number of bytes to accept: the known size, else LARGEST_UNKNOWN or what fits on the disk."""
         if self.size is not None:
             check_space(self.size - offset, self.part, f"Downloading {self.name}")
             return self.size
@@ -277,9 +277,9 @@ def _opener(watch: Watch) -> urllib.request.OpenerDirector:
     """An opener whose connections are watched from the first byte of the answer."""
 
     def connection(kind: type, host: str, **options) -> http.client.HTTPConnection:
-        made = kind(host, **options)
-        made.response_class = functools.partial(_Response, watch)
-        return made
+        client = kind(host, **options)
+        client.response_class = functools.partial(_Response, watch)
+        return client
 
     class Http(urllib.request.HTTPHandler):
         def http_open(self, request):

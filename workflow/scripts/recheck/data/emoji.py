@@ -146,16 +146,16 @@ def _write(
         images.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=images.parent, prefix=f".{images.name}."))
         try:
-            made = temporary / "images"
+            folder = temporary / "images"
             for label, name in enumerate(sorted(drawings)):
-                (made / name).mkdir(parents=True)
+                (folder / name).mkdir(parents=True)
                 for in_set in sorted(drawings[name]):
                     path = f"{name}/{in_set}.png"
-                    (made / path).write_bytes(png[in_set, drawings[name][in_set]])
+                    (folder / path).write_bytes(png[in_set, drawings[name][in_set]])
                     rows.append((path, label, name, categories.get(name, ""), ""))
             if images.exists():
                 images.rename(temporary / "old")
-            made.rename(images)
+            folder.rename(images)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return pd.DataFrame(rows, columns=["path", "label", "class_name", "super_label", "role"])

@@ -14,12 +14,12 @@ from recheck.files import sha256
 from recheck.resize import Resize
 
 CLASSES, PER_CLASS = 8, 4
-"""Size of a role that is evaluated."""
+"""Classes of a role that is evaluated, and images per class."""
 INVENTED_CLASSES, INVENTED_PER_CLASS, LARGE = 264, 8, 256
 
 
 class DecodedImages:
-    """The images of an index, decoded when they are asked for."""
+    """The images of an index, decoded on access."""
 
     def __init__(self, paths: list[Path], resize: Resize, reading: dict[str, Any]):
         self.paths, self.resize, self.reading = paths, resize, reading

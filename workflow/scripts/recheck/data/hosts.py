@@ -78,7 +78,7 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, watch: Wa
 class _Alarm:
     """Cancels gdown, which would follow a confirmation page that leads to itself, or wait for single bytes, for ever.
 
-    gdown reports every CHUNK bytes or fewer, which may take as long as they take at the slowest speed.
+    gdown reports at least every CHUNK bytes, so the next report may take as long as CHUNK bytes at the slowest speed.
     """
 
     def __init__(self, patience: Patience):

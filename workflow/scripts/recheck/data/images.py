@@ -82,15 +82,15 @@ def decode_pixels(pixels: np.ndarray, resize: Resize = None) -> np.ndarray:
 
 
 def _stored(image: Image.Image, resize: Resize) -> np.ndarray:
-    """The pixels of a resized image, after the JPEG of a protocol."""
+    """The pixels of a resized image, after the protocol's JPEG compression, if any."""
     if resize and "jpeg" in resize:
-        # the image after saving it as JPEG, as some protocols do after resizing
+        # some protocols save their resized images as JPEG and read them again
         image = opened(io.BytesIO(jpeg(image, resize["jpeg"])), ("JPEG",)).convert("RGB")
     return np.asarray(image)
 
 
 def resized_image(path: str | Path | IO[bytes], resize: Resize, reading: Reading | None) -> Image.Image:
-    """An image file as RGB, resized bilinearly; the JPEG of a protocol is not applied."""
+    """An image file as RGB, resized bilinearly, before the protocol's JPEG compression."""
     with opened(path) as file:
         image = to_rgb(file, (reading or DEFAULTS)["alpha"])
         if _applies_exif(reading):

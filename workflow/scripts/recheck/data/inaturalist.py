@@ -41,7 +41,7 @@ def parse(dataset: dict, downloads: Path, images: Path, workers: int = 1) -> pd.
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The tables of images and of categories. Unused keys are dropped while reading, because the file has 200 MB."""
+    """The tables of images and categories. Unused keys are dropped while reading, because the file is 200 MB."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             content = json.load(file, object_hook=lambda entry: {key: entry[key] for key in KEPT & entry.keys()})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 2 << 30
-"""Memory of the process in bytes, besides what this process has already."""
+"""Bytes of memory that the process may use in addition to what this process already uses."""
 
 
 class Crashed(Exception):

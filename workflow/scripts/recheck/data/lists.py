@@ -31,7 +31,7 @@ def fetch_lists(
 ) -> dict[str, Any]:
     """Get the lists of all roles into ``folder`` and return the content of ``lists.json``.
 
-    Without them a dataset is still complete, so a list that no source has is recorded and not an error.
+    Without them a dataset is still complete, so a list that no source has is recorded, but is no error.
     """
     try:
         for file in lists.values():
@@ -43,7 +43,7 @@ def fetch_lists(
 
 
 def read_roles(record: str | Path, index: pd.DataFrame) -> list[str] | None:
-    """The role of every image of the index by the lists; None if they could not be fetched."""
+    """The role that the lists give to every image of the index; None if they could not be fetched."""
     about = read_json(record)
     available = about.get("available") if isinstance(about, dict) else None
     if available is False:

@@ -1,7 +1,7 @@
-"""Resizing as OpenCV does it: without antialiasing, except for ``area``. Results differ by at most one grey level.
+"""Resizing as OpenCV does it: without antialiasing, except for ``area``; at most one grey level apart from OpenCV.
 
 Pillow and torchvision widen the filter when an image gets smaller, so that every pixel counts. OpenCV always takes the
-same few pixels around a position. Programs built on OpenCV, such as those of MXNet, therefore see other pixels.
+same few pixels around a position. Programs built on OpenCV, such as those of MXNet, therefore see different pixels.
 """
 
 import functools
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 CUBIC = -0.75
-"""The parameter of the cubic filter; Pillow has -0.5."""
+"""The parameter of the cubic filter; Pillow uses -0.5."""
 Taps = tuple[np.ndarray, np.ndarray]
 """The source pixels of every target pixel, and their weights: two matrices with one row per target pixel."""
 

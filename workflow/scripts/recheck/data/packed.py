@@ -307,7 +307,7 @@ def _prepare(destination: Path, plan: dict, shapes: np.ndarray) -> Path:
     plan = {**plan, "shapes": hashlib.sha256(shapes.tobytes()).hexdigest()}
     if not _can_resume(work, plan):
         shutil.rmtree(work, ignore_errors=True)
-    # how much an encoded pack needs is not known before it is made
+    # the size of an encoded pack is not known before it is made
     needed = 0 if "encoding" in plan else int(_plain_sizes(shapes).sum())
     width = DIGEST + SIZE if "encoding" in plan else DIGEST
     check_space(needed - _on_disk(work / "pixels.bin"), destination, f"Packing into {destination}")
@@ -440,7 +440,7 @@ def _write_encoded(
         ):
             broken += bad
             if broken:
-                continue  # list all broken images; what comes after the first one has no place yet
+                continue  # only look for more broken images: no later image has a place in the file
             out.writelines(images)
             out.flush()
             os.fsync(out.fileno())

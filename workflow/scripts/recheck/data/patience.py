@@ -22,7 +22,7 @@ class SourceFailed(Exception):
 class TryAgain(Exception):
     """A failure worth a retry: a busy server (``after``: the delay it asks for, in seconds) or a lost connection.
 
-    ``dead``: nothing answered at all; worth a retry only if some bytes have arrived before.
+    ``dead``: nothing answered at all; worth a retry only if bytes have arrived before.
     """
 
     def __init__(self, reason: str, after: float = 0, dead: bool = False):
@@ -81,13 +81,13 @@ class Watch:
         self.check_time()
 
     def arrived(self, count: int, position: int) -> None:
-        """A piece of the file arrived; ``position`` is its end."""
+        """Count a piece of the file, which ends at ``position``."""
         self.recent += count
         self.noise = 0
         self.furthest = max(self.furthest, position)
 
     def check_time(self) -> None:
-        """Refuse to go on if the whole download takes too long."""
+        """Give up if the whole download takes too long."""
         taken, new = self.patience.clock() - self.began, self.furthest - self.start
         if taken > self.patience.grace + new / self.patience.average:
             raise SourceFailed(f"it is too slow: only {new:,} bytes came in {taken / 3600:.1f} hours")

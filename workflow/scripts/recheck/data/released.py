@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A file on the web: an identifier (several files may have one name), its source, and its size if known."""
+    """A file on the web: an identifier (several files may share a name), its source, and its size if known."""
 
     identifier: str
     source: dict[str, str]

@@ -3,14 +3,14 @@
 ``pathvars.scratch`` names the disk. Each user has a folder there, with one folder per pack, named after its content,
 and a lock file beside it.
 
-- A job that reads a copy holds its lock together with other readers; a job that makes a copy holds it alone. The kernel
+- A job that reads a copy holds a shared lock on it, and a job that makes a copy holds an exclusive one. The kernel
   releases the locks of a process that ends, however it ends.
 - A copy is made under another name, compared with the original and then renamed, so a copy that was not finished is
   never read.
 - Every job removes the copies that no job uses: when it begins, to clean up after killed jobs, and when it ends. So the
   last reader of a copy removes it.
-- Looking for copies, locking and removing them happens under one more lock of the whole folder, so jobs do these
-  things one after another. Copying does not.
+- One more lock, of the whole folder, lets only one job at a time look for copies, lock them and remove them. Copying
+  does not need this lock.
 - If no copy can be made, for example because the disk is full, the job logs the reason and reads the original.
 """
 
@@ -60,7 +60,7 @@ def local_pack(pack: str | Path, scratch: str | None, make: bool = True) -> Path
 
 
 def _home(scratch: str) -> Path:
-    """The user's folder on the disk. Variables such as $TMPDIR have their values on this node."""
+    """The user's folder on the disk. Variables such as $TMPDIR get their values from this node."""
     disk = Path(os.path.expandvars(scratch)).expanduser()
     if "$" in str(disk):
         raise UserError(f"'pathvars.scratch' names a variable that is not set here: {scratch}")
@@ -180,7 +180,7 @@ def _removed_on_failure(folder: Path) -> Iterator[None]:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Copy a file, and compare the checksum of what is on the disk with that of what was read."""
+    """Copy a file, and compare the checksum of the copy with that of the bytes that were read."""
     digest = hashlib.sha256()
     with source.open("rb") as read, target.open("xb") as written:
         while chunk := read.read(CHUNK):
@@ -188,7 +188,7 @@ def _copy_file(source: Path, target: Path) -> None:
             written.write(chunk)
         written.flush()
         os.fsync(written.fileno())
-        if hasattr(os, "posix_fadvise"):  # so that it is read from the disk
+        if hasattr(os, "posix_fadvise"):  # so that the checksum is of the bytes on the disk, not in memory
             os.posix_fadvise(written.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if sha256(target) != digest.hexdigest():
         raise UserError(f"the copy of {source} differs from it")
@@ -199,7 +199,7 @@ def _leave(home: Path, lock: int, process: int) -> None:
     if os.getpid() != process:  # a forked process that ends is not the job
         return
     with contextlib.suppress(OSError), _folder_lock(home):
-        fcntl.flock(lock, fcntl.LOCK_UN)  # closing would not do, if a loader process still has the file open
+        fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough while a loader process has the file open
         os.close(lock)
         _remove_unused(home)
 
@@ -215,8 +215,8 @@ def _remove_unused(home: Path, keep: str = "") -> None:
 
 
 def _remove(copy: Path) -> None:
-    """Remove a copy, finished or not; only for a job that holds its lock alone."""
+    """Remove a copy, finished or not; the job must hold its exclusive lock."""
     shutil.rmtree(_partial(copy), ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
-        copy.rename(_partial(copy))  # at once, so that a kill leaves no copy with some of its files
+        copy.rename(_partial(copy))  # first, so that a kill leaves no copy that lacks files
     shutil.rmtree(_partial(copy), ignore_errors=True)

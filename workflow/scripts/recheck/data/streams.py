@@ -23,7 +23,7 @@ class Decompressor(Protocol):
 class Decompressed(io.RawIOBase):
     """Several compressed streams, one after the other. It never decompresses more than it is asked for.
 
-    lzma.open has no limit for the dictionary, and zipfile none for what 4 KB of a bzip2 or LZMA member become.
+    lzma.open does not limit the dictionary, and zipfile does not limit the output of 4 KB of a bzip2 or LZMA member.
     """
 
     def __init__(self, source: IO[bytes], start: Callable[[], Decompressor]):
@@ -64,7 +64,7 @@ OPENERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": lambda raw: io.BufferedReader(
         Decompressed(raw, bz2.BZ2Decompressor), PIECE
-    ),  # bz2.open ignores what follows
+    ),  # bz2.open ignores trailing garbage
     b"\xfd7zXZ\0": lambda raw: io.BufferedReader(Decompressed(raw, _xz), PIECE),
 }
 """First bytes of a compressed stream → function that opens it."""
@@ -75,5 +75,5 @@ def is_compressed(start: bytes) -> bool:
 
 
 def decompressed(raw: IO[bytes], start: bytes) -> IO[bytes]:
-    """The decompressed stream. The first bytes tell the format, because mirrors rename files."""
+    """The decompressed stream. Its first bytes tell the format; names do not, because mirrors rename files."""
     return next(opener for magic, opener in OPENERS.items() if start.startswith(magic))(raw)

@@ -1,7 +1,8 @@
 """Read tar archives from untrusted sources, compressed or not, with bounded memory and time.
 
-tarfile parses the archive. It reads a header of any size into memory, takes a broken header for the end of the archive,
-and before Python 3.11.10 and 3.12.6 some headers take it for ever (CVE-2024-6232), so every header is checked first.
+tarfile parses the archive, but every header is checked first: tarfile reads a header of any size into memory, takes a
+broken header for the end of the archive, and before Python 3.11.10 and 3.12.6 takes for ever on some headers
+(CVE-2024-6232).
 """
 
 import contextlib

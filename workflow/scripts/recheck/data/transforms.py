@@ -10,7 +10,7 @@ and a generator and returns such a tensor.
 
 All randomness comes from the generator passed with the image, so an augmentation depends only on seed, epoch and
 position. Results and distributions match torchvision, which is not imported because its import takes as long as a short
-run. The backbones normalise.
+run. The backbones normalise the pixels.
 """
 
 import inspect
@@ -194,7 +194,7 @@ class HorizontalFlip:
 class RandAugment:
     """``operations`` random operations of torchvision's RandAugment, each with strength ``magnitude`` of ``bins``.
 
-    The operations work on Pillow images, as in most published programs; on tensors torchvision interpolates otherwise.
+    The operations work on Pillow images, as in most published programs; torchvision interpolates tensors differently.
     """
 
     def __init__(self, operations: int = 2, magnitude: int = 9, bins: int = 31, interpolation: str = "nearest"):
@@ -218,7 +218,7 @@ class RandAugment:
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         image = _as_pillow(pixels)
-        # torchvision draws from the global generator, which must be the same after this step as before
+        # torchvision draws from the global generator, whose state must be the same after this step as before
         before = torch.get_rng_state()
         try:
             torch.default_generator.manual_seed(int(torch.randint(0, 2**63 - 1, (), generator=generator)))
@@ -229,7 +229,7 @@ class RandAugment:
 
 
 def build(spec: list[dict], own_code: bool = True) -> Transform:
-    """A stateless, picklable transform from its YAML; ``own_code=False`` refuses steps of other authors' classes."""
+    """A stateless, picklable transform from its YAML; ``own_code=False`` refuses ``custom`` steps."""
     if not isinstance(spec, list) or not all(isinstance(step, dict) and len(step) == 1 for step in spec):
         raise UserError(f"A transform must be a list of steps such as `- center_crop: {{size: 227}}`, found {spec!r}.")
     if not own_code and any("custom" in step for step in spec):

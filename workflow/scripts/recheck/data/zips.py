@@ -1,6 +1,6 @@
 """Read zip archives from untrusted sources with bounded memory.
 
-zipfile reads the whole directory before anyone can count its entries, and decompresses bzip2 and LZMA without a limit.
+zipfile reads the whole directory before its entries can be counted, and decompresses bzip2 and LZMA without a limit.
 """
 
 import bz2
@@ -18,7 +18,7 @@ from recheck.data.streams import LARGEST_DICTIONARY, Decompressed
 CHUNK = 1 << 20
 ENTRY = b"PK\1\2"
 LONGEST_START = 4
-"""Bytes before the first member: the marker of an archive in several parts that fitted into one."""
+"""Maximum number of bytes before the first member: the marker of a multi-part archive that fitted into one part."""
 METHODS = {
     zipfile.ZIP_STORED: "stored",
     zipfile.ZIP_DEFLATED: "deflated",
