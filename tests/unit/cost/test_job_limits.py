@@ -103,7 +103,7 @@ def test_every_gpu_is_valid_and_a_wrong_one_is_named(tmp_path):
 )
 def test_devices_are_recognised_by_their_names(name, device):
     gpus = [load_gpu(other, GPUS) for other in ("a100_40gb", "a100_80gb", "h100", "rtx4090", "t4", "cpu")]
-    assert [gpu.name for gpu in gpus if gpu.made({"device": "cuda", "device_name": device})] == [name]
+    assert [gpu.name for gpu in gpus if gpu.trained({"device": "cuda", "device_name": device})] == [name]
 
 
 def test_jobs_on_the_cpu_have_the_limits_of_a_cpu():

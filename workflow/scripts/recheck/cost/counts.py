@@ -55,7 +55,7 @@ def stored(model: Mapping[str, Any], side: int) -> Counts | None:
 
 
 def key_of(backbone: Mapping[str, Any], side: int) -> Key:
-    """What the counts of a backbone depend on. That some parts of it are frozen hardly matters."""
+    """What the counts of a backbone depend on. Freezing only some of its parts hardly matters."""
     options = json.dumps(backbone["options"], sort_keys=True) if backbone.get("options") else ""
     return backbone["name"], options, backbone.get("frozen") is True, side
 

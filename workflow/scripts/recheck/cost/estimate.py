@@ -26,7 +26,7 @@ ENCODED = {"jpeg": 0.07, "lossless": 0.4}
 
 @dataclass(frozen=True)
 class Work:
-    """FLOPs of one run by what they are for, its steps, and the images that training and embedding load."""
+    """FLOPs of one run by purpose, its steps, and the images that training and embedding load."""
 
     training: float
     evaluating: float

@@ -38,8 +38,8 @@ class Gpu:
         """Assumed FLOPs per second."""
         return 1e12 * self.peak[precision] * self.efficiency[precision]
 
-    def made(self, record: Mapping[str, Any]) -> bool:
-        """Whether a run was trained on such a GPU, by its run.json."""
+    def trained(self, record: Mapping[str, Any]) -> bool:
+        """Whether a run was trained on such a GPU, according to its run.json."""
         return bool(re.search(self.matches, f"{record.get('device')} {record.get('device_name')}"))
 
 

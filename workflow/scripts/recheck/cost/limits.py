@@ -1,6 +1,6 @@
 """Time and memory limits of training and embedding jobs, for Snakemake to plan with: cheap, and without torch.
 
-Limits are generous, because too short a limit only costs a job that is submitted again and resumes.
+Limits are generous. A limit that is still too short costs little: the job is submitted again and resumes.
 """
 
 from collections.abc import Callable, Iterable

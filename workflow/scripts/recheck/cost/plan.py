@@ -88,9 +88,9 @@ def _resizes(runs: Collection[Run]) -> list[Any]:
 def _pack(dataset: str, resize: Any, images: int | None, place: Place, plain_limit: float) -> dict[str, Any]:
     slug = resize_slug(resize)
     folder = Path(place(f"<resources>/datasets/{dataset}/packed/{slug}"))
-    made = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) if folder.is_dir() else 0
-    if made:
-        return {"name": slug, "made": True, "encoded": False, "bytes": made}
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) if folder.is_dir() else 0
+    if size:
+        return {"name": slug, "made": True, "encoded": False, "bytes": size}
     pixels = packed_bytes(resize, images)
     stored = None if pixels is None else stored_bytes(resize, pixels, plain_limit)
     return {"name": slug, "made": False, "encoded": stored != pixels, "bytes": stored}

@@ -76,7 +76,7 @@ def sizes(
 
 
 def _training_classes(scheme: Mapping[str, Any], classes: int) -> int:
-    """Training classes of one fold; about half of the classes of a dataset with its own division."""
+    """Training classes of one fold; for a dataset with its own division, about half of its classes."""
     if scheme["scheme"] == "class_disjoint_folds":
         return classes // 2 - classes // (2 * scheme["folds"])
     return classes - classes // 2 if scheme["scheme"] in ("halves_by_super_label", LISTS) else classes // 2

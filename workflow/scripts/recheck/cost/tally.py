@@ -56,7 +56,7 @@ def _reached(rows: Sequence[tuple], done: Mapping[tuple[str, str], list[Finished
     speeds: dict[Any, list[float]] = {}
     for dataset, row, cost in rows:
         for run in done[dataset["name"], row["name"]]:
-            if cost is not None and run.speed and gpu.made(run.record):
+            if cost is not None and run.speed and gpu.trained(run.record):
                 speed = run.speed * cost.step_flops / cost.batch
                 speeds.setdefault((dataset["name"], row["name"]), []).append(speed)
                 speeds.setdefault(cost.precision, []).append(speed)
@@ -114,7 +114,7 @@ def _row(
 
 
 def _actual(cost: Estimate, speed: float, gpu: Gpu, done: Sequence[Finished]) -> dict[str, Any]:
-    """What the finished runs took, and what the same steps would take by the assumed and by the reached speed."""
+    """What the finished runs took, and the hours that the same steps would take at the assumed speed."""
     timed = [run for run in done if run.seconds]
     flops = sum(run.steps for run in timed) * cost.step_flops
     memory = [run.memory for run in done if run.memory is not None]
@@ -125,7 +125,7 @@ def _actual(cost: Estimate, speed: float, gpu: Gpu, done: Sequence[Finished]) ->
         "steps": [min(run.steps for run in done), max(run.steps for run in done)],
         "hours": sum(run.seconds for run in timed) / HOUR,
         "assumed_hours": flops / gpu.speed(cost.precision) / HOUR,
-        "on_gpu": bool(timed) and all(gpu.made(run.record) for run in timed),
+        "on_gpu": bool(timed) and all(gpu.trained(run.record) for run in timed),
         "wall_hours": sum(run.record.get("wall_seconds", 0) for run in timed) / HOUR,
         "memory_mb": max(memory) if memory else None,
     }

@@ -11,13 +11,13 @@ from pathlib import Path
 from recheck.doctor.finding import Finding, note, ok, problem
 
 LEAST, LITTLE = 1_000_000_000, 20_000_000_000
-"""Free bytes: fewer than the first stop even a small study, fewer than the second are soon used up."""
+"""Free bytes: with less than the first even a small study stops, and less than the second is soon used up."""
 FEWEST_FILES = 20_000
-"""A benchmark dataset may have this many images."""
+"""Files that can still be created: a benchmark dataset may have this many images."""
 WRITTEN, IMAGE, READS = 32 << 20, 150_000, 100
 """Bytes of the file that is written, bytes of a packed image, and images that are read."""
 SLOW_WRITE, SLOW_READ = 30e6, 200
-"""Slower is noted: bytes per second, and images per second and process."""
+"""Lower speeds are noted: bytes written per second, and images read per second by one process."""
 OTHER_FOLDER = "choose another folder: --config 'pathvars={results: /scratch/me/results}'"
 FULL = f"free some space, or {OTHER_FOLDER}"
 

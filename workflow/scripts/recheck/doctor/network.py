@@ -67,7 +67,7 @@ def answers(addresses: dict[str, str], seconds: float = SECONDS) -> Iterator[Fin
 
 
 def _ask(name: str, address: str, seconds: float, reasons: dict[str, str]) -> None:
-    """Store the reason if a host does not answer. Any answer counts, even that a page does not exist."""
+    """Store the reason if a host does not answer. Any answer counts, even “page not found”."""
     try:
         request = urllib.request.Request(address or _registry(seconds), method="HEAD")
         with urllib.request.urlopen(request, timeout=seconds):
@@ -83,5 +83,5 @@ def _registry(seconds: float) -> str:
     """The address that npm fetches from."""
     if not shutil.which("npm"):
         raise ValueError("the command 'npm' was not found; it comes with Node.js")
-    asked = ["npm", "config", "get", "registry"]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=seconds, check=True).stdout.strip()
+    command = ["npm", "config", "get", "registry"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True).stdout.strip()

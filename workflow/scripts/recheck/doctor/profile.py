@@ -29,12 +29,12 @@ def submitted(workflow: Workflow, arguments: Sequence[str]) -> dict[str, Any]:
     """
     if importlib.util.find_spec(EXECUTOR) is None:
         return {"error": f"the package {EXECUTOR.replace('_', '-')} is not installed"}
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):  # Snakemake prints which profiles it uses
+        with contextlib.redirect_stderr(printed):  # Snakemake prints which profiles it uses
             options = _options(list(arguments))
     except (SystemExit, ConfigFileParserException, WorkflowError) as error:
-        reason = said.getvalue().strip().splitlines()[-1] if isinstance(error, SystemExit) else str(error)
+        reason = printed.getvalue().strip().splitlines()[-1] if isinstance(error, SystemExit) else str(error)
         return {"error": f"the profile cannot be read ({reason})"}
     rules, unknown = {}, []
     for rule in workflow.rules:
@@ -44,7 +44,7 @@ def submitted(workflow: Workflow, arguments: Sequence[str]) -> dict[str, Any]:
         resources |= options.set_resources.get(rule.name, {})
         try:
             partitions = list(_partitions(resources.get(PARTITION), rule.name, options.retries))
-        except Exception:  # of an expression in the profile
+        except Exception:  # raised by an expression in the profile
             unknown.append(rule.name)
             continue
         rules[rule.name] = {"partitions": partitions, **_known(resources, rule.name)}

@@ -35,8 +35,8 @@ def partitions(submitted: Mapping[str, Any], minutes: Mapping[str, float]) -> It
         yield note("SLURM", "no profile to check", "name yours: snakemake --profile <profile> doctor")
         return
     try:
-        asked = ["sinfo", "--noheader", "-o", FORMAT]
-        listed = subprocess.run(asked, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+        command = ["sinfo", "--noheader", "-o", FORMAT]
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
         yield note("SLURM", f"sinfo failed ({reason})", "ask your site, or run without --profile slurm")
@@ -80,8 +80,8 @@ def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], pr
     if without:
         text = f"the partition has no GPU, but these jobs ask for one: {', '.join(without)}"
         yield problem(title, text, f"set 'slurm_partition' in {profile}")
-    asked = {rule: resources.get("runtime") for rule, resources in rules.items()}
-    longer = {rule: limit for rule, limit in asked.items() if isinstance(limit, int) and limit > partition.minutes}
+    requested = {rule: resources.get("runtime") for rule, resources in rules.items()}
+    longer = {rule: limit for rule, limit in requested.items() if isinstance(limit, int) and limit > partition.minutes}
     if longer:
         limits = ", ".join(f"{rule} {limit:,}" for rule, limit in longer.items())
         text = f"the partition allows {partition.minutes:,g} minutes, but these jobs ask for more: {limits}"
@@ -95,7 +95,7 @@ def _asks_for_gpu(resources: dict[str, Any]) -> bool:
 
 
 def _read(listed: str) -> tuple[dict[str, Partition], str | None]:
-    """Partitions by name, and the default one. sinfo has one line per kind of node, and marks the default by a star."""
+    """Partitions by name, and the default one. sinfo has one line per kind of node, and a star after the default."""
     known: dict[str, Partition] = {}
     default = None
     for line in listed.splitlines():

@@ -44,7 +44,7 @@ def python(requirements: Path) -> Iterator[Finding]:
 
 
 def _pinned(requirements: Path) -> dict[str, str]:
-    """Name → version. Packages that are pinned to several versions, by system, are left out."""
+    """Name → version. Packages with different pins for different systems are left out."""
     pins: dict[str, set[str]] = {}
     for line in requirements.read_text(encoding="utf-8").splitlines():
         if match := re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", line):

@@ -25,7 +25,7 @@ CASES = 10_000
 BOOTSTRAP_SEED, FLIP_SEED = 1, 2
 # Sums that differ by less than this share of the summed differences count as equal.
 ROUNDING = 1e-9
-# Comparisons that are computed together, which bounds the memory.
+# Number of comparisons that are computed together; it bounds the memory.
 TOGETHER = 128
 
 
@@ -104,7 +104,7 @@ def mean_of(differences: np.ndarray) -> np.ndarray:
 
 
 def confidence(seeds: int) -> float:
-    """The confidence of the interval: 95 %, or what so few seeds allow.
+    """The confidence of the interval: 95 %, or less if there are too few seeds for that.
 
     The true difference is outside the range of all seeds with probability 2^(1 − seeds), if differences are symmetric
     around it. No interval inside this range can have a higher confidence.
@@ -113,10 +113,10 @@ def confidence(seeds: int) -> float:
 
 
 def tail(seeds: int) -> float:
-    """The share of bootstrap means that is cut off on each side; 0 takes the range of all seeds.
+    """The share of bootstrap means that is cut off on each side; with 0, the interval is the range of all seeds.
 
-    Percentiles of few seeds are too narrow. The share is the one with which the interval has the width of a t-interval
-    if differences are normal (T. Hesterberg, What teachers should know about the bootstrap, 2015).
+    Percentile intervals of few seeds are too narrow. With this share, the interval is as wide as a t-interval if
+    differences are normal (T. Hesterberg, What teachers should know about the bootstrap, 2015).
     """
     if confidence(seeds) < CONFIDENCE:
         return 0.0

@@ -38,7 +38,7 @@ def _correlation(
     x, y = np.asarray(first, float), np.asarray(second, float)
     drawn = np.random.default_rng(seed).integers(0, len(x), (draws, len(x)))
     tails = 100 * np.array([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    # a draw of one method only has no order; with few methods some draws are like that
+    # with few methods, some draws repeat a single method, whose correlation is NaN
     low, high = np.nanpercentile(statistic(x[drawn], y[drawn]), tails)
     return Correlation(float(statistic(x[None], y[None])[0]), float(low), float(high))
 

@@ -28,7 +28,7 @@ class Ranking:
 def ranking(values: np.ndarray) -> Ranking:
     """The ranking of methods by values (blocks × methods) without gaps; equal values share the mean of their ranks.
 
-    Friedman's test needs three methods, and a ranking over one block has no error.
+    Friedman's test needs three or more methods, and one block says nothing about the error of the ranks.
     """
     values = np.asarray(values, float)
     blocks, methods = values.shape
@@ -55,6 +55,6 @@ def groups(average: Sequence[float], critical: float) -> list[list[int]]:
     order = np.argsort(average, kind="stable")
     ranks = np.asarray(average, float)[order]
     ends = np.searchsorted(ranks, ranks + critical, side="right")
-    # a set that ends where the one before it ends is part of it
+    # a set that ends where the previous one ends is part of that one
     starts = [start for start, end in enumerate(ends) if end - start > 1 and (start == 0 or end > ends[start - 1])]
     return [order[start : ends[start]].tolist() for start in starts]

@@ -41,9 +41,9 @@ class Comparison:
 
     low: Numbers
     high: Numbers
-    # of the hypothesis that the published runs and ours have the same mean
+    # p-value of the hypothesis that the published runs and ours have the same mean
     p: Numbers
-    # of the hypothesis that the means differ by δ or more: the larger of two one-sided tests
+    # p-value of the hypothesis that the means differ by δ or more: the larger one of two one-sided tests
     p_equivalence: Numbers
     verdict: NDArray[np.str_]
 

@@ -1,7 +1,8 @@
 """Proposals: a pure function of the search's settings and of all finished trials, in the order of their numbers.
 
 Every round builds its own sampler from a seed, so nothing depends on what ran before, on the order in which trials
-finish, or on a database. The first trials are Sobol points, the same for every search with as many parameters.
+finish, or on a database. The first trials are Sobol points; searches with the same seed and the same number of
+parameters start from the same points.
 """
 
 import warnings
@@ -18,7 +19,7 @@ Values = dict[str, Any]
 
 
 def propose(search: Mapping[str, Any], finished: Sequence[Trial], numbers: Sequence[int]) -> dict[int, Values]:
-    """The values of the trials with these numbers, which run side by side; ``finished`` are all trials before."""
+    """The values of the trials with these numbers, which run side by side; ``finished`` are all earlier trials."""
     free = parameters(search["space"])
     if search["sampler"] == "grid":
         points = grid(free)
@@ -29,10 +30,10 @@ def propose(search: Mapping[str, Any], finished: Sequence[Trial], numbers: Seque
     started = [number for number in numbers if not adaptive or number < search["startup"]]
     points = sobol(free, search["seed"], max(started, default=-1) + 1)
     proposed = {number: points[number] for number in started}
-    asked = [number for number in numbers if number not in proposed]
-    if asked:
-        values = _ask(search, free, finished, list(proposed.values()), asked)
-        proposed |= dict(zip(asked, values, strict=True))
+    remaining = [number for number in numbers if number not in proposed]
+    if remaining:
+        values = _ask(search, free, finished, list(proposed.values()), remaining)
+        proposed |= dict(zip(remaining, values, strict=True))
     return proposed
 
 
@@ -56,20 +57,20 @@ def _ask(
     running: Sequence[Values],
     numbers: Sequence[int],
 ) -> list[Values]:
-    """The proposals of an adaptive sampler of Optuna; ``running`` are trials of the same round."""
+    """The proposals of one of Optuna's adaptive samplers; ``running`` are trials of the same round."""
     study = optuna_study(free, finished, running, _sampler(search, numbers[0]))
     distributions = {parameter.name: _distribution(parameter) for parameter in free}
     proposals = []
     for _ in numbers:
-        asked = study.ask(distributions).params
-        proposals.append({parameter.name: parameter.rounded(asked[parameter.name]) for parameter in free})
+        params = study.ask(distributions).params
+        proposals.append({parameter.name: parameter.rounded(params[parameter.name]) for parameter in free})
     return proposals
 
 
 def optuna_study(
     free: Sequence[Parameter], finished: Sequence[Trial], running: Sequence[Values] = (), sampler: Any = None
 ) -> Any:
-    """A study of Optuna in memory with these trials; a failed trial counts as much as the worst finished one.
+    """An Optuna study in memory with these trials; a failed trial counts as the worst finished one.
 
     Optuna's samplers ignore failed trials, so they would try the same values again.
     """

@@ -1,4 +1,4 @@
-"""Seeds of a search: of its proposals and of the trainings of its trials."""
+"""Seeds of a search, for its proposals and for the training of its trials."""
 
 import numpy as np
 

@@ -40,8 +40,8 @@ def proposed_values(path: str | Path, trial: int) -> dict[str, Any]:
 def completed(configuration: Mapping[str, Any], path: str | Path | None, trial: int | None = None) -> dict[str, Any]:
     """Run settings with the values of their free settings.
 
-    ``path`` is the file of a round, if ``trial`` is given, or the file of chosen values. Without ``path`` nothing is
-    free.
+    ``path`` is the file of a round, if ``trial`` is given, or the file of chosen values. Without ``path``
+    there are no free settings.
     """
     if path is None:
         return dict(configuration)
