@@ -192,7 +192,7 @@ class Inputs:
 
     @property
     def best(self) -> str | None:
-        """The trained row to show: the highest lead metric in the first view, if possible without a warning."""
+        """The trained row with the highest lead metric in the first view, if possible one without a warning."""
         lead, reference = (self.facts["lead_metric"], self.facts["views"][0]), self.facts["reference"]
         warned_rows = [warning.method for warning in self.warnings]
         sane = results.best_method(self.summary, *lead, exclude=[reference, *warned_rows])

@@ -72,7 +72,7 @@ def table_downloads(table: Table | PlainTable, file: str) -> list[tuple[str, str
 
 
 def inline_svg(text: str, prefix: str, alt: str) -> str:
-    """An SVG file as an element with its text alternative; ``prefix`` makes its ids different from those of others."""
+    """An SVG file as an element with its text alternative; ``prefix`` makes its ids unique on the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(alt)}"', 1)

@@ -11,7 +11,7 @@ import numpy as np
 class Price:
     """The cost of one seed of a row, all of its folds or members together; NaN if no run has recorded it.
 
-    ``seconds`` is the median over runs times the number of members, so that an interrupted run does not count.
+    Each value is the median over runs times the number of members, so that one interrupted run does not distort it.
     """
 
     images: float

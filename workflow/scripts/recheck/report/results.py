@@ -31,7 +31,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a file in the results tree; ``fold`` is None for files of all folds, ``seed`` for a search."""
+    """A file's place in the results tree; ``fold`` is None for files of all folds, ``seed`` for files of a search."""
 
     study: str
     dataset: str

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("recheck")
 
 # figure → axes with the places (in data coordinates) and texts of their marks
-_TOLD: WeakKeyDictionary[Figure, list[tuple[Axes, list[tuple[float, float, str]]]]] = WeakKeyDictionary()
+_MARKS: WeakKeyDictionary[Figure, list[tuple[Axes, list[tuple[float, float, str]]]]] = WeakKeyDictionary()
 
-# Inches. All figures have the same width, because pages and papers scale them to a common width. So letters of the
-# same size look the same in all of them.
+# Inches. Pages and papers scale figures to a common width. All figures have the same width, so that letters of one size
+# look the same in all of them.
 WIDTH = 10.9
 # Points. Text has no other sizes.
 SMALL, NORMAL, TITLE = 8, 9, 10
@@ -208,13 +208,13 @@ def plain(value: float, _: int) -> str:
 def tell(axis: Axes, xs: Iterable[float], ys: Iterable[float], texts: Iterable[str]) -> None:
     """Remember what the marks at these places stand for: on the page their texts appear beside the pointer."""
     points = [(x, y, text) for x, y, text in zip(xs, ys, texts, strict=True) if math.isfinite(x) and math.isfinite(y)]
-    _TOLD.setdefault(axis.figure, []).append((axis, points))
+    _MARKS.setdefault(axis.figure, []).append((axis, points))
 
 
 def _values(figure: Figure) -> list[tuple[float, float, str]]:
     """All values passed to ``tell``, with their places as fractions of width and height from the top left corner."""
     values = []
-    for axis, points in _TOLD.get(figure, ()):
+    for axis, points in _MARKS.get(figure, ()):
         to_figure = axis.transData + figure.transFigure.inverted()
         for (x, y), (*_, text) in zip(to_figure.transform([point[:2] for point in points]), points, strict=True):
             values.append((round(float(x), 4), round(1 - float(y), 4), text))
@@ -238,7 +238,7 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
         figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
     with atomic(svg) as temporary:
         figure.savefig(temporary, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
-        if figure in _TOLD:
+        if figure in _MARKS:
             _add_values(temporary, _values(figure))
     plt.close(figure)
     return figure
@@ -275,14 +275,14 @@ def find_glyphs(figure: Figure) -> None:
 
 @cache
 def _characters(font: str) -> frozenset[int]:
-    """The characters of a font file, cached because matplotlib lists thousands of them anew for every text."""
+    """The characters of a font file, cached because matplotlib lists thousands of them again for every text."""
     from matplotlib.font_manager import get_font
 
     return frozenset(get_font(font).get_charmap())
 
 
 def _fonts_with(characters: Iterable[str]) -> dict[str, set[str]]:
-    """The names of installed fonts that together have as many of the characters as possible, with these characters."""
+    """Installed font → characters to take from it; together the fonts cover as many characters as possible."""
     from matplotlib.font_manager import fontManager
 
     wanted, fonts = set(characters), {}

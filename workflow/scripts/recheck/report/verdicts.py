@@ -84,7 +84,7 @@ def _judged(row: Any, by_seed: Mapping[int, float], rule: Mapping[str, Any], mea
 
 
 def words(row: Any) -> str:
-    """The verdict on a row of the frame, for readers: with the seeds that would decide, or that δ is not exceeded."""
+    """The verdict on a row of the frame, for readers: with the number of seeds that would decide, or “within δ”."""
     if row.verdict == UNDECIDED:
         return f"{UNDECIDED} ({row.seeds_needed} seeds)"
     if row.verdict in (LOWER, HIGHER) and row.p_equivalence < row.alpha:

@@ -31,7 +31,7 @@ OURS = {"color": BLUE, "lw": 1.6, "ls": (0, (6, 1.5, 1.5, 1.5))}
 SAME_BATCH = {"color": INK, "lw": 1.8, "ls": "-"}
 OTHER_BATCH = {"color": VERMILLION, "lw": 1.4, "ls": (0, (4, 1.5))}
 NEEDED = {"marker": "o", "ls": "", "ms": 6, "mew": 1.4}
-# Percentage points below the lowest best at which the axis ends: the first trials of some searches are far below.
+# The axis ends this many percentage points below the lowest best: the first trials of some searches are far below.
 DEPTH = 5
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, StudyInputs
     from recheck.statistics.ranks import Ranking
 
-# Inches: one line of text. In lines: the distance of the bars, and what is above the axis.
+# Inches: one line of text. In lines: the distance between bars, and the space above the axis.
 LINE, BAR, ABOVE = 0.24, 0.55, 2.4
 # Fewer methods or blocks (datasets or seeds) have no diagram: see statistics.ranks.
 METHODS, BLOCKS = 3, 2

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs
 
 FEWEST_SEEDS = 3
-# With more methods, a matrix has marks instead of numbers; with more than MOST_SIDE_BY_SIDE, each is in its own row.
+# With more than MOST_NUMBERS methods, matrices have marks instead of numbers; with more than MOST_SIDE_BY_SIDE, they
+# are below one another.
 MOST_NUMBERS, MOST_SIDE_BY_SIDE = 14, 7
 CELL, SMALL_CELL = 0.32, 0.23
-# With more than WIDE methods, numbers have one decimal; with more than MANY, the numbers of the columns are turned.
+# With more than WIDE methods, numbers have one decimal; with more than MANY, the column numbers are rotated.
 WIDE, MANY = 9, 20
 
 

@@ -199,11 +199,11 @@ def nearest(
 ) -> np.ndarray:
     """The nearest rows of each query: from the gallery (after the first ``queries`` rows), else from all other rows.
 
-    ``chosen`` are positions of queries; all of them unless given. With a ``curvature``, distances are hyperbolic.
+    ``chosen`` are positions of queries (default: all). With a ``curvature``, distances are hyperbolic.
     """
     if queries < len(vectors):
-        asked = vectors[:queries] if chosen is None else vectors[chosen]
-        return queries + searching(vectors[queries:], curvature=curvature).nearest(asked, count)
+        query_vectors = vectors[:queries] if chosen is None else vectors[chosen]
+        return queries + searching(vectors[queries:], curvature=curvature).nearest(query_vectors, count)
     search = searching(vectors, curvature=curvature)
     if chosen is None:
         search.pair_up(count)

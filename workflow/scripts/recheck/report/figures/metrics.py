@@ -17,7 +17,7 @@ from recheck.report.style import GREY, PUBLISHED_ONLY, VIEW_STYLES, legend_line,
 if TYPE_CHECKING:
     from recheck.report.types import Axes, DataFrame, Drawing, Inputs, Line2D, Published, Series
 
-# The upper limit of percentages, with room for a mark.
+# Upper limit of a percentage axis, with room for a mark at 100 %.
 MOST = 100.4
 PANELS_PER_ROW = 4
 SEPARATED = FOLD_VIEWS[1]

@@ -67,7 +67,7 @@ def draw(
     png: str | Path,
     svg: str | Path,
 ) -> Drawing:
-    """One panel: CPU seconds of training (logarithmic) and the metric. ``untrained`` (label → value) are lines."""
+    """One panel: CPU seconds of training (logarithmic) and the metric. ``untrained`` (label → value) become lines."""
     from matplotlib.ticker import LogLocator
 
     points = [point for point in points if point.seconds > 0 and math.isfinite(point.value)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The smallest number of methods for which a ranking is informative.
 FEWEST = 3
-# Number of moves to emphasise, the largest ones, and the smallest move that is emphasised.
+# How many of the largest moves are emphasised, and the smallest move that may be.
 EMPHASISED, SMALLEST_MOVE = 4, 2
 
 

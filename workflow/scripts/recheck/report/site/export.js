@@ -179,7 +179,7 @@ function latexOf(data, state, rows) {
   ].join("\n");
 }
 
-/** One sentence per thing that a reader of the table must know. */
+/** The caption of the exported table: units, marks and rules, one sentence each. */
 function captionOf(data, state, rows) {
   const metrics = shownMetrics(data, state).map((metric) => data.metrics[metric]);
   const datasets = [...new Set(rows.map((row) => data.titles.dataset[row.dataset] || row.dataset))];

@@ -1,4 +1,4 @@
-// Starts the page: reads the data and the address, draws the controls and the table, and keeps all three in step.
+// Starts the page: reads the data and the address, draws controls and table, and keeps them in step with the address.
 
 function start() {
   const data = prepare(JSON.parse(document.getElementById("data").textContent));
@@ -131,7 +131,7 @@ function statusOf(data, rows) {
   return `${plural(rows.length, "row")} of ${all}: ${count("measured here")} measured here, ${count("quoted only")} quoted only${none}.`;
 }
 
-/** Search, filters, metrics and export. ``show(state)`` brings them in step with a state. */
+/** Search, filters, metrics and export. ``show(state)`` makes them show a state. */
 function drawControls(data, { changed, open }) {
   const search = h("input", {
     type: "search",

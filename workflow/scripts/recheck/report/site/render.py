@@ -42,7 +42,7 @@ def page(
 
 
 def parts(data: Mapping[str, Any] | None, with_values: bool = False) -> dict[str, str]:
-    """What a template inlines: data, styles, script, and the policy that allows only this script and no request.
+    """What a template inlines: data, styles, script, and the policy that allows only this script and no requests.
 
     ``with_values`` adds the script that shows the values of figures; without ``data`` that is the only script.
     """
@@ -59,7 +59,7 @@ def parts(data: Mapping[str, Any] | None, with_values: bool = False) -> dict[str
 
 
 def embedded(data: Any) -> str:
-    """JSON for a script element. No text in it can end the element, because it has no <."""
+    """JSON for a script element. No text in it can end the element, because every < is escaped."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return (
         text.replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

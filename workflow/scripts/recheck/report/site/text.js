@@ -24,7 +24,7 @@ function s(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A link to a page of the web or of this site; text if the address is missing or of another kind. */
+/** A link to a web page or to a page of this site; plain text if the address is missing or of another kind. */
 function link(text, address) {
   const safe = /^https?:\/\//.test(address || "") || /^[\w./-]+\.html$/.test(address || "");
   return safe ? h("a", { href: address, rel: "noreferrer" }, text) : h("span", {}, text);

@@ -1,4 +1,4 @@
-// Values of figures: the mark next to the pointer, or the next mark with the arrow keys, is named with its value.
+// Values in figures: shows the value of the mark near the pointer; the arrow keys move to the next or previous mark.
 
 function showValues(plate) {
   const picture = plate.querySelector("svg");

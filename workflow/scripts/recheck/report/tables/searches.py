@@ -29,9 +29,9 @@ def selected_values(study: str, datasets: Sequence[Inputs]) -> PlainTable:
         for row, quoted in of_dataset(inputs).items():
             for search in quoted:
                 searches.append(search)
-                mine = inputs.chosen.get(row) if search.batch == study_batch(inputs.facts) else None
-                records += [_record(inputs, row, search, parameter, mine) for parameter in search.space]
-                lines = [_texts(inputs, row, search, parameter, mine, ours) for parameter in search.space]
+                chosen = inputs.chosen.get(row) if search.batch == study_batch(inputs.facts) else None
+                records += [_record(inputs, row, search, parameter, chosen) for parameter in search.space]
+                lines = [_texts(inputs, row, search, parameter, chosen, ours) for parameter in search.space]
                 rows += [lines[0], *(_continued(line) for line in lines[1:])]
     head = ["Dataset", "Method", "Batch", "Setting", "Space", "On a bound", "Selected", "Trial", "Validation MAP@R"]
     head += ["Ours on a bound", "Ours selected", "Our validation MAP@R"] if ours else []
@@ -57,7 +57,7 @@ def _texts(
     row: str,
     search: QuotedSearch,
     parameter: Parameter,
-    mine: Mapping[str, Any] | None,
+    chosen: Mapping[str, Any] | None,
     ours: bool,
 ) -> list[str]:
     """The cells of a setting."""
@@ -76,13 +76,13 @@ def _texts(
     ]
     if not ours:
         return texts
-    values = (mine or {}).get("values", {})
-    on_bound = name in (mine or {}).get("on_bound", ())
+    values = (chosen or {}).get("values", {})
+    on_bound = name in (chosen or {}).get("on_bound", ())
     return [
         *texts,
         MISSING if name not in values else "yes" if on_bound else "no",
         _value(values[name]) if name in values else MISSING,
-        number(100 * mine["objective"]) if mine else MISSING,
+        number(100 * chosen["objective"]) if chosen else MISSING,
     ]
 
 
@@ -97,9 +97,9 @@ def _short(title: str) -> str:
 
 
 def _record(
-    inputs: Inputs, row: str, search: QuotedSearch, parameter: Parameter, mine: Mapping[str, Any] | None
+    inputs: Inputs, row: str, search: QuotedSearch, parameter: Parameter, chosen: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    name, mine = parameter.name, mine or {}
+    name, chosen = parameter.name, chosen or {}
     return {
         "dataset": search.dataset,
         "method": row,
@@ -115,9 +115,9 @@ def _record(
         "trials": len(search.trials),
         "validation_MAP@R": 100 * search.best,
         "needed": search.needed,
-        "ours_selected": mine.get("values", {}).get(name, ""),
-        "ours_on_bound": name in mine["on_bound"] if mine else "",
-        "ours_validation_MAP@R": 100 * mine["objective"] if mine else "",
+        "ours_selected": chosen.get("values", {}).get(name, ""),
+        "ours_on_bound": name in chosen["on_bound"] if chosen else "",
+        "ours_validation_MAP@R": 100 * chosen["objective"] if chosen else "",
     }
 
 
@@ -151,9 +151,9 @@ def trials_needed(study: str, datasets: Sequence[Inputs]) -> PlainTable:
         of_row = [search for search in every if search.row == names[row]]
         counts = {(s.dataset, s.batch): s.needed for s in of_row}
         sizes = sorted({len(search.space) for search in of_row})
-        mine = {dataset: ours.get((dataset, row)) for dataset in own_columns}
+        our_counts = {dataset: ours.get((dataset, row)) for dataset in own_columns}
         free = f"{sizes[0]}–{sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
-        cells = [*(counts.get(column) for column in columns), *mine.values()]
+        cells = [*(counts.get(column) for column in columns), *our_counts.values()]
         rows.append([labels[row], free, *map(_count, cells), f"{medians[names[row]]:g}", str(len(of_row))])
         records.append(
             {
@@ -161,7 +161,7 @@ def trials_needed(study: str, datasets: Sequence[Inputs]) -> PlainTable:
                 "label": labels[row],
                 "settings": free,
                 **{f"{dataset}_{batch}": counts.get((dataset, batch), "") for dataset, batch in columns},
-                **{f"{dataset}_ours": "" if count is None else count for dataset, count in mine.items()},
+                **{f"{dataset}_ours": "" if count is None else count for dataset, count in our_counts.items()},
                 "median": medians[names[row]],
                 "searches": len(of_row),
             }
