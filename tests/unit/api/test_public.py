@@ -202,7 +202,7 @@ def test_the_same_without_faiss(monkeypatch, n):
         ),
         ({"embeddings": np.zeros(4)}, r"'embeddings' must be numbers of shape \(rows, dimensions\), found float64"),
         ({"embeddings": [["a", "b"]] * 4}, "'embeddings' must be numbers"),
-        ({"labels": [0, 1]}, "Each of 4 embeddings needs one label"),
+        ({"labels": [0, 1]}, "Each of the 4 embeddings needs one label"),
         ({"labels": [0, 1, 2, 3]}, "None of the 4 images has another image of its class"),
         ({"embeddings": np.full((4, 2), np.nan)}, "4 of 4 rows of 'embeddings' contain NaN or infinity"),
         ({"embeddings": np.full((4, 2), 1e200), "normalise": True}, "contain NaN or infinity in float32"),

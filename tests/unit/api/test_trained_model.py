@@ -350,7 +350,9 @@ def test_a_network_larger_than_its_file_is_not_built(run):
     file = run / "fold0" / "model.safetensors"
     spec = {"backbone": {"name": "efficientnet_lite0", "weights": "none"}, "head": {"class": "Linear", "dim": 10**8}}
     seal.write(file, load_file(file), save_file, {"model": spec})
-    with pytest.raises(UserError, match=r"cannot be built \(it would have 128,[\d,]* numbers, the file has [\d,]*\)"):
+    with pytest.raises(
+        UserError, match=r"cannot be built \(it would have 128,[\d,]* numbers, but the file has [\d,]*\)"
+    ):
         load_any(file, torch.device("cpu"))
 
 

@@ -148,7 +148,7 @@ def test_nearest_in_a_folder(run, model, glyphs, tmp_path, capsys):
     assert ["accepted" in line for line in lines] == [True, True, False, False]
     assert [line.rsplit("  ", 1)[1] for line in lines] == [str(match.image) for match in matches[:4]]
     assert last.startswith("2 of these 4 are near enough: distance ≤")
-    assert "skipped 1 file(s) without the suffix of an image" in shown.err
+    assert "skipped 1 file(s) without an image suffix" in shown.err
     assert f"skipped 1 file(s) that cannot be read:\nwarning:   {root / 'A' / 'text.png'}: not an image\n" in shown.err
 
     assert command("search", run, query, root, "--own-code", "--threshold", limit, "--json") == 0

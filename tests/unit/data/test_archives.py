@@ -136,9 +136,9 @@ NAMES = [
     ("set\\..\\evil", "has a backslash or a null byte in its name"),
     ("set/1/a.jpg", "has the same path as another member"),
     ("set//1/./a.jpg", "has the same path as another member"),
-    ("set/1", "is a file at the path of a folder"),
-    ("set/list.txt/below", "needs a folder at the path of a file"),
-    ("long" * 100, "has a name that this disk can't store"),
+    ("set/1", "is a file where there is already a folder"),
+    ("set/list.txt/below", "needs a folder where there is already a file"),
+    ("long" * 100, "has a name that this disk cannot store"),
 ]
 TAR = [
     *[(tar_member(name, b"evil"), why) for name, why in NAMES],
@@ -418,7 +418,7 @@ def test_a_negative_size(tmp_path, kind):
 def test_the_length_of_all_names_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "LONGEST_NAMES", 100)
     archive = tar(tmp_path / "a.tgz", tar_member("x" * 60), tar_member("y", b"", tarfile.LNKTYPE, "x" * 60))
-    refused(tmp_path, archive, "y", "exceeds the limit of 100 characters of all names together")
+    refused(tmp_path, archive, "y", "exceeds the limit of 100 characters for all names together")
 
 
 def test_a_long_name_in_an_extended_header(tmp_path):
@@ -451,7 +451,9 @@ def test_dictionaries_that_would_fill_the_memory(tmp_path):
     place = data.index(b"\5\0\x5d") + 3
     data[place : place + 4] = (3 << 29).to_bytes(4, "little")
     (tmp_path / "a.zip").write_bytes(data)
-    with pytest.raises(UserError, match="an LZMA member needs 1,610,612,736 bytes of memory, at most 134,217,728"):
+    with pytest.raises(
+        UserError, match="an LZMA member needs 1,610,612,736 bytes of memory, but at most 134,217,728 are"
+    ):
         extract(tmp_path, tmp_path / "a.zip")
     data = bytearray(lzma.compress(good(tmp_path / "a.tar").read_bytes(), filters=[{"id": lzma.FILTER_LZMA2}]))
     data[16] = 39  # the dictionary has 3 GiB
@@ -509,7 +511,9 @@ def test_two_tars_in_one_file(tmp_path):
     both.write_bytes(one.read_bytes() + two.read_bytes())
     zipped_both.write_bytes(gzip.compress(one.read_bytes()) + gzip.compress(two.read_bytes()))
     for archive in (both, zipped_both):
-        with pytest.raises(UserError, match="another archive begins after its end mark: unpack the two one by one"):
+        with pytest.raises(
+            UserError, match="another archive begins after its end mark: unpack the two archives separately"
+        ):
             extract(tmp_path, archive)
     for pack in (gzip.compress, bz2.compress, lzma.compress, lambda data: zipped(tmp_path / "b.zip").read_bytes()):
         both.write_bytes(one.read_bytes() + bytes(700) + pack(two.read_bytes()))
@@ -538,7 +542,7 @@ def test_two_zips_in_one_file(tmp_path):
 def test_a_size_for_all_members(tmp_path):
     """A global header may contradict the header of every member."""
     (tmp_path / "a.tar").write_bytes(extended_header(b"13 size=-512\n", tarfile.XGLTYPE))
-    with pytest.raises(UserError, match=r"is damaged .*'file' has 0 bytes, its header says -512"):
+    with pytest.raises(UserError, match=r"is damaged .*'file' has 0 bytes, but its header says -512"):
         extract(tmp_path, tmp_path / "a.tar")
 
 

@@ -101,8 +101,8 @@ def test_a_table_with_names(tmp_path):
     [
         ("path,labels\nx.png,1\n", "has no column 'label', only path, labels"),
         ("path,label\nx.png,1\ny.png,\n", r"table\.csv, line 3: the label is empty"),
-        ("path,label\n../x.png,1\n", "has the path '../x.png', which leaves the image folder"),
-        ("path,label\n/etc/x.png,1\n", "has the path '/etc/x.png', which leaves the image folder"),
+        ("path,label\n../x.png,1\n", "has the path '../x.png', which leads out of the image folder"),
+        ("path,label\n/etc/x.png,1\n", "has the path '/etc/x.png', which leads out of the image folder"),
         ("path,label\nx.png,1\nx.png,2\n", r"has duplicate paths \(1\), such as 'x.png'"),
         ("path,label\n", "has no images"),
         ('path,label\n"x.png,1\n', "is not a valid CSV file"),

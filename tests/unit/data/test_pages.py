@@ -45,9 +45,7 @@ def test_the_message_of_a_page():
         "a web page instead of the file (“a & b”)"
     )
     assert explain_page(b'{"detail": "login"}').endswith("an error message in JSON instead of the file (“login”)")
-    assert explain_page(b"version https://git-lfs.github.com/spec/v1\n").startswith(
-        "the server sent a pointer of Git LFS"
-    )
+    assert explain_page(b"version https://git-lfs.github.com/spec/v1\n").startswith("the server sent a Git LFS pointer")
     assert explain_page(b"<?xml ?>").endswith("an XML document instead of the file")
 
 

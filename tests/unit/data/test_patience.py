@@ -24,7 +24,7 @@ class Attempts:
 
 def test_the_number_of_attempts_is_bounded_even_with_progress():
     attempts = Attempts(*[number * CHUNK for number in range(1, 1000)])
-    assert attempts.run(waits=(0,), attempts=20) == "lost; this was attempt 20, the last"
+    assert attempts.run(waits=(0,), attempts=20) == "lost; attempt 20 was the last"
     assert attempts.made == 20
 
 

@@ -155,7 +155,8 @@ def test_two_archives_with_the_same_files_are_not_mixed(tmp_path):
     zipped(drop / "a.zip", [*names(0, folds=1), "log.csv"], "old")
     zipped(drop / "b.zip", [names(0, folds=1)[1], "log.csv"], "new")
     with pytest.raises(
-        UserError, match=r"embedder_best14\.pth' is in .*a\.zip and .*b\.zip 2 times, expected once: keep one"
+        UserError,
+        match=r"embedder_best14\.pth' was found 2 times \(in .*a\.zip and .*b\.zip\), expected once: keep one",
     ):
         collect({"layout": "mlrc"}, 1, tmp_path / "to", drop)
     zipped(drop / "b.zip", ["log.csv"])
@@ -166,7 +167,7 @@ def test_two_archives_with_the_same_files_are_not_mixed(tmp_path):
 def test_an_archive_with_two_files_of_one_name_is_refused(tmp_path):
     zipped(tmp_path / "drop/a.zip", [*names(0, folds=1), names(0, folds=1)[0]])
     with pytest.raises(
-        UserError, match=r"trunk_best14\.pth' is in [^ ]*a\.zip 2 times, expected once: keep one of them"
+        UserError, match=r"trunk_best14\.pth' was found 2 times \(in [^ ]*a\.zip\), expected once: keep one of them"
     ):
         collect({"layout": "mlrc"}, 1, tmp_path / "to", tmp_path / "drop")
 
@@ -215,7 +216,7 @@ def test_a_single_dropped_checkpoint_may_have_any_name(tmp_path):
     drop_files(tmp_path / "drop", [NAME])
     assert collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop")["folds"][0]["model"]["found"] == NAME
     drop_files(tmp_path / "drop", [f"other/{NAME}"])
-    with pytest.raises(UserError, match=r"Several files can be the checkpoint: .*CUB.*, .*CUB.* Keep one of them"):
+    with pytest.raises(UserError, match=r"Several files could be the checkpoint: .*CUB.*, .*CUB.* Keep one of them"):
         collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop")
 
 

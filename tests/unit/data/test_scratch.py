@@ -235,7 +235,7 @@ def test_why_there_is_no_copy(packs, disk, monkeypatch, caplog, tmp_path):
     (tmp_path / "file").touch()
     assert "(Not a directory)" in reason(tmp_path / "file" / "below")
     monkeypatch.delenv("RECHECK_UNSET", raising=False)
-    assert "names a variable that is not set here: $RECHECK_UNSET/x" in reason("$RECHECK_UNSET/x")
+    assert "names an environment variable that is not set here: $RECHECK_UNSET/x" in reason("$RECHECK_UNSET/x")
     (tmp_path / "linked").mkdir()
     home(tmp_path / "linked").symlink_to(disk)
     assert "is not a folder that belongs to you" in reason(tmp_path / "linked")

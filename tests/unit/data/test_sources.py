@@ -126,7 +126,7 @@ def test_a_dropped_file_with_other_content(tmp_path, server):
     with pytest.raises(UserError) as raised:
         sources.fetch(entry(server), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
     assert f"{tmp_path}/drop/file.bin is a different file: expected sha256 " in str(raised.value)
-    assert f"{tmp_path}/drop has no other file with its content (1 checked)" in str(raised.value)
+    assert f"no other file in {tmp_path}/drop has the expected content (1 checked)" in str(raised.value)
     sources.fetch(entry(server, "/file.bin"), tmp_path / "to" / "file.bin", drop=tmp_path / "drop")
     assert (tmp_path / "to" / "file.bin").read_bytes() == DATA
 

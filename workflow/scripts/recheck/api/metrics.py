@@ -170,7 +170,7 @@ def _labels(values: "Array", name: str) -> np.ndarray:
     if labels.dtype.kind not in "biufUS":
         raise UserError(f"'{name}' must be numbers or strings, found {labels.dtype}.")
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise UserError(f"'{name}' contains NaN, which is no class: give every row a label.")
+        raise UserError(f"'{name}' contains NaN, which is not a class: give every row a label.")
     return labels
 
 

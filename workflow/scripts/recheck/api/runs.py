@@ -110,8 +110,8 @@ def _settings(record: "Entries", own_code: bool) -> dict[str, Any]:
     """How the study embedded its images, from run.json."""
     if "images" not in record.values:
         raise UserError(
-            f"{record.source} does not say how image files are read, because an older version wrote it: {AGAIN}, or "
-            'add the options of its dataset, such as "images": {"exif": "apply", "alpha": "white"}.'
+            f"{record.source} does not say how image files are read, because an older version of Recheck wrote it: "
+            f'{AGAIN}, or add the options of its dataset, such as "images": {{"exif": "apply", "alpha": "white"}}.'
         )
     configuration = record.below("configuration")
     steps = configuration.below("transforms")

@@ -133,7 +133,7 @@ def _print(result: dict[str, Any]) -> None:
     for key, (first, second) in result["settings"].items():
         print(f"  {key}: {_word(first)} → {_word(second)}")
     for title, name in (
-        ("Metrics, in percent (distances as they are)", "metrics"),
+        ("Metrics, in percent (distances unscaled)", "metrics"),
         ("On your images, in percent", "images"),
     ):
         if rows := result.get(name):
@@ -144,7 +144,7 @@ def _print(result: dict[str, Any]) -> None:
                 first, second = (_number(values[key], factor) for key in ("first", "second"))
                 print(f"  {metric:<{width}}  {first}  {second}  {_number(values['difference'], factor, '+')}")
     if not result["metrics"]:
-        print("\nNo evaluation was found beside both runs.")
+        print("\nNo evaluation was found beside either run.")
 
 
 def _word(value: Any) -> str:

@@ -50,8 +50,8 @@ def add_model(command: argparse.ArgumentParser, **run: Any) -> None:
     command.add_argument(
         "--own-code",
         action="store_true",
-        help="import the model's own 'module:Class' from the working directory; this runs code that the model's file "
-        "names, so use it only for models that you trust",
+        help="import the model's own 'module:Class' from the working directory; this runs code named in the "
+        "model's file, so use it only for models that you trust",
     )
 
 
@@ -118,7 +118,7 @@ class Skipped:
 
     def report(self) -> None:
         if self.others:
-            print(f"warning: skipped {self.others} file(s) without the suffix of an image", file=sys.stderr)
+            print(f"warning: skipped {self.others} file(s) without an image suffix", file=sys.stderr)
         if self.lines:
             print(f"warning: skipped {len(self.lines)} file(s) that cannot be read:", file=sys.stderr)
             for line in self.lines:

@@ -152,7 +152,7 @@ class _Writer:
         self.members += 1
         self.names += len(name) + len(target)
         if self.names > LONGEST_NAMES:
-            self.refuse(name, f"exceeds the limit of {LONGEST_NAMES:,} characters of all names together")
+            self.refuse(name, f"exceeds the limit of {LONGEST_NAMES:,} characters for all names together")
         if self.members > MOST_MEMBERS:
             self.refuse(name, f"exceeds the limit of {MOST_MEMBERS:,} members per archive")
 
@@ -165,7 +165,7 @@ class _Writer:
             return
         self._make_folder(name, posixpath.dirname(place))
         if place in self.tree.files:
-            self.refuse(name, "needs a folder at the path of a file")
+            self.refuse(name, "needs a folder where there is already a file")
         with self._names(name):
             (self.tree.root / place).mkdir()
         self.tree.folders.add(place)
@@ -174,7 +174,7 @@ class _Writer:
         """Reserve the path of a new file."""
         place = self.place(name)
         if place in self.tree.folders:
-            self.refuse(name, "is a file at the path of a folder")
+            self.refuse(name, "is a file where there is already a folder")
         if place in self.tree.files:
             self.refuse(name, "has the same path as another member")
         self._make_folder(name, posixpath.dirname(place))
@@ -192,7 +192,7 @@ class _Writer:
         except OSError as error:
             if error.errno not in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
                 raise
-            self.refuse(name, f"has a name that this disk can't store ({os.strerror(error.errno)})")
+            self.refuse(name, f"has a name that this disk cannot store ({os.strerror(error.errno)})")
 
     def room_for(self, name: str, size: int) -> None:
         if self.bytes + size > self.most:
@@ -215,7 +215,7 @@ class _Writer:
                 self.bytes += len(chunk)
                 out.write(chunk)
         if self.bytes - before != size:
-            raise ValueError(f"{name!r} has {self.bytes - before:,} bytes, its header says {size:,}")
+            raise ValueError(f"{name!r} has {self.bytes - before:,} bytes, but its header says {size:,}")
 
     def link(self, name: str, target: str, base: str) -> None:
         """Record a link for :meth:`make_links`; its target is relative to ``base``."""

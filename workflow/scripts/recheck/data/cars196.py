@@ -210,7 +210,7 @@ def _paths(files: list[str]) -> dict[str, str]:
     paths: dict[str, str] = {}
     for path in files:
         if _key(path) in paths:
-            raise UserError(f"{path} and {paths[_key(path)]} have the same image number: remove the copy.")
+            raise UserError(f"{path} and {paths[_key(path)]} have the same image number: remove one of them.")
         paths[_key(path)] = path
     return paths
 

@@ -55,7 +55,7 @@ def few_images(source: dict[str, Any]) -> tuple[FoldData, str]:
     else:
         return noise(source["resize"]), (
             f"noise instead of images, because {index} does not exist yet (`snakemake --cores all data --config "
-            f"datasets=[{source['parser']['name']}]` makes it)"
+            f"datasets=[{source['parser']['name']}]` creates it)"
         )
     images: Any
     is_packed = index.is_file() and (pack / "pack.json").is_file()

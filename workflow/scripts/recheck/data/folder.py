@@ -75,7 +75,8 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
     outside = [path for path in index["path"] if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts]
     if outside:
         raise UserError(
-            f"{table} has the path '{outside[0]}', which leaves the image folder: paths must be relative to 'root'."
+            f"{table} has the path '{outside[0]}', which leads out of the image folder: paths must be relative to "
+            "'root'."
         )
     if "class_name" not in index.columns:
         index["class_name"] = index["label"]

@@ -132,7 +132,7 @@ def _gdown_errors(alarm: _Alarm | None = None) -> Iterator[None]:
     except exceptions.RequestException as error:
         raise TryAgain(f"no answer from Google Drive ({plain(str(error))})", dead=True) from None
     except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise SourceFailed(f"gdown can't interpret Google Drive's answer ({plain(repr(error))})") from None
+        raise SourceFailed(f"gdown cannot interpret Google Drive's answer ({plain(repr(error))})") from None
 
 
 def gdrive_files(identifier: str, patience: Patience) -> dict[str, str]:

@@ -60,7 +60,7 @@ def explain_page(page: bytes) -> str:
     if re.search(r"virus scan warning|can.t scan this file for viruses", text, re.I):
         return VIRUS_SCAN
     if LFS.match(text):
-        return "the server sent a pointer of Git LFS instead of the file: use a URL that leads to the file itself"
+        return "the server sent a Git LFS pointer instead of the file: use a URL that leads to the file itself"
     kind, said = "a web page", re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
     if JSON.match(text):
         kind, said = "an error message in JSON", re.search(r'"(?:message|error|detail|title)"\s*:\s*"([^"]*)"', text)

@@ -110,4 +110,4 @@ def persist(attempt: Callable[[], None], arrived: Callable[[], int], name: str, 
         log.warning("%s: %s; retrying in %.0f s.", name, reason, wait)
         time.sleep(wait)
         tries += 1
-    raise SourceFailed(f"{reason}; this was attempt {patience.attempts}, the last")
+    raise SourceFailed(f"{reason}; attempt {patience.attempts} was the last")

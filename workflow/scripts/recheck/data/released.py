@@ -88,7 +88,7 @@ def _contextual(paths: Iterable[str], released: Mapping[str, Any], folds: int) -
     named = [path for path in checkpoints if fnmatch.fnmatchcase(PurePosixPath(path).name.lower(), pattern)]
     if len(named) > 1:
         raise UserError(
-            f"Several files can be the checkpoint: {_listed(named)}. Keep one of them in the drop folder, or set "
+            f"Several files could be the checkpoint: {_listed(named)}. Keep one of them in the drop folder, or set "
             "'released.file' to its name."
         )
     return {0: Checkpoint(None, {"model": named[0]})} if named else {}
@@ -187,7 +187,9 @@ def _only(sources: list[Path], name: str) -> Path:
     """The only file or archive that has the name; refuses to choose between several."""
     if len(sources) > 1:
         places = " and ".join(map(str, dict.fromkeys(sources)))
-        raise UserError(f"'{_short(name)}' is in {places} {len(sources)} times, expected once: keep one of them.")
+        raise UserError(
+            f"'{_short(name)}' was found {len(sources)} times (in {places}), expected once: keep one of them."
+        )
     return sources[0]
 
 

@@ -63,7 +63,7 @@ def _home(scratch: str) -> Path:
     """The user's folder on the disk. Variables such as $TMPDIR get their values from this node."""
     disk = Path(os.path.expandvars(scratch)).expanduser()
     if "$" in str(disk):
-        raise UserError(f"'pathvars.scratch' names a variable that is not set here: {scratch}")
+        raise UserError(f"'pathvars.scratch' names an environment variable that is not set here: {scratch}")
     home = disk / f"recheck-packs-{os.getuid()}"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     about = home.lstat()

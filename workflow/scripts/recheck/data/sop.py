@@ -63,7 +63,7 @@ def _check_classes(table: pd.DataFrame, label: pd.Series, path: Path) -> None:
         )
     numbered = label.drop_duplicates()
     if not numbered.is_monotonic_increasing:
-        log.warning("%s: classes are not in the order of their numbers. Were class ids exchanged?", path)
+        log.warning("%s: classes are not in the order of their numbers. Were class ids swapped?", path)
 
 
 def _check_kinds(number: pd.Series, kind: pd.Series, path: Path) -> None:

@@ -146,7 +146,7 @@ def dropped(file: dict, folder: Path, reasons: list[str]) -> Path | None:
             log.info("%s has the content of %s", path, file["path"])
             return path
     if others:
-        reasons.append(f"{folder} has no other file with its content ({len(others)} checked)")
+        reasons.append(f"no other file in {folder} has the expected content ({len(others)} checked)")
     return None
 
 

@@ -25,7 +25,7 @@ MARGIN = 64 << 20
 """Maximum number of bytes after the end mark."""
 DIGITS = re.compile(rb"\d{%d}" % (LONGEST_NUMBER + 1))
 ZEROS = bytes(BLOCK)
-ANOTHER = "another archive begins after its end mark: unpack the two one by one"
+ANOTHER = "another archive begins after its end mark: unpack the two archives separately"
 
 
 def is_tar(start: bytes) -> bool:

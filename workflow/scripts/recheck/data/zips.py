@@ -85,7 +85,9 @@ def _lzma(packed: IO[bytes]):
         raise zipfile.BadZipFile("an LZMA member with unknown properties")
     dictionary = int.from_bytes(head[5:9], "little")
     if dictionary > LARGEST_DICTIONARY:
-        raise zipfile.BadZipFile(f"an LZMA member needs {dictionary:,} bytes of memory, at most {LARGEST_DICTIONARY:,}")
+        raise zipfile.BadZipFile(
+            f"an LZMA member needs {dictionary:,} bytes of memory, but at most {LARGEST_DICTIONARY:,} are allowed"
+        )
     filters = {
         "id": lzma.FILTER_LZMA1,
         "lc": head[4] % 9,
@@ -111,7 +113,7 @@ class _Checked:
         if not data and self.left:
             declared = self.member.file_size
             raise zipfile.BadZipFile(
-                f"{self.member.filename!r} has {declared - self.left:,} bytes, its header says {declared:,}"
+                f"{self.member.filename!r} has {declared - self.left:,} bytes, but its header says {declared:,}"
             )
         if not data and self.crc not in (None, self.member.CRC):
             raise zipfile.BadZipFile(f"{self.member.filename!r} has a wrong checksum")

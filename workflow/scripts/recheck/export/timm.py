@@ -45,8 +45,8 @@ def write_timm(model: Model, folder: Path) -> str:
     worst = _difference(again, network.backbone)
     if not worst <= TOLERANCE:
         raise UserError(
-            f"A new timm model with these weights gives different features (by {worst:.1e}): the backbone has options "
-            "or a pooling that timm's model does not have. Use `--to huggingface` or `--to onnx`."
+            f"A new timm model with these weights gives features that differ by up to {worst:.1e}: the backbone has "
+            "options or a pooling that timm's model does not have. Use `--to huggingface` or `--to onnx`."
         )
     head = {name: tensor.detach().cpu().contiguous() for name, tensor in network.head.state_dict().items()}
     for name, tensors in (("model.safetensors", weights), ("head.safetensors", head)):
