@@ -27,6 +27,9 @@ def test_a_machine_with_faults(fresh, tmp_path, monkeypatch):
     assert found["network"] == "note"
     assert found["GPU 0"] == "problem"
     assert "The NVIDIA driver 470.82.01 is too old for CUDA" in output
-    assert re.search(r"of these checks would stop a run: .*\bSLURM: gpu, GPU 0\. Follow the advice above", output)
+    assert re.search(
+        r"of these checks found a problem that would stop a run: .*\bSLURM: gpu, GPU 0\. Follow the advice above",
+        output,
+    )
     assert "GPU-aaaa" in fresh.read("logs/doctor.log")
     assert not fresh.path("results").exists()

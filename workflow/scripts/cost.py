@@ -11,7 +11,7 @@ with job(snakemake) as log:
     count = Counter()
     document = tally(snakemake.params.plan, count, read_finished(snakemake.params.finished))
     for network, reason in count.failed.items():
-        log.warning("The network '%s' cannot be counted: %s.", network, reason)
+        log.warning("The FLOPs of the network '%s' cannot be counted: %s.", network, reason)
     text = markdown(document)
     write_text(snakemake.output.md, text)
     write_text(snakemake.output.csv, table_csv(document))

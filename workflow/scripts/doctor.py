@@ -38,6 +38,6 @@ with job(snakemake) as log:
             log.info("%s", line)
     if problems:
         raise UserError(
-            f"{len(problems)} of these checks would stop a run: {', '.join(problems)}. "
+            f"{len(problems)} of these checks found a problem that would stop a run: {', '.join(problems)}. "
             "Follow the advice above and check again."
         )

@@ -139,7 +139,7 @@ def test_partitions_that_fit(monkeypatch, tmp_path):
     lines = "echo 'cpu*|up|infinite|(null)'; echo 'gpu|up|2-00:00:00|(null)'; echo 'gpu|up|2-00:00:00|gpu:a100:4'"
     findings = partitions(monkeypatch, tmp_path, f"{lines}; echo 'old|up|1:00:00|gpu:1'")
     assert states(findings) == [("ok", "SLURM: cpu"), ("ok", "SLURM: gpu"), ("ok", "SLURM: old")]
-    assert findings[1].text == "up; takes train, embed"
+    assert findings[1].text == "up; used by train, embed"
 
 
 def test_partitions_that_do_not_fit(monkeypatch, tmp_path):
@@ -166,7 +166,7 @@ def test_limits_of_rows_count_where_the_profile_sets_none(monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("lines", "changes", "finding"),
     [
-        ("echo 'all*|up|infinite|gpu:1'", {}, ("ok", "SLURM: all", "up; takes pack")),
+        ("echo 'all*|up|infinite|gpu:1'", {}, ("ok", "SLURM: all", "up; used by pack")),
         ("echo 'all|up|infinite|gpu:1'", {}, ("problem", "SLURM", "no partition for pack, and the cluster has no")),
         ("echo 'all*|up|infinite|gpu:1'", {"file": "p.yaml"}, ("note", "SLURM", "the partition of pack was not check")),
         ("true", {"rules": {}, "unknown": ["pack"]}, ("note", "SLURM", "the partition of pack depends on the job")),

@@ -115,13 +115,14 @@ def test_rows_of_unknown_cost_say_why():
     facts["datasets"][1]["rows"][1]["settings"]["model"]["backbone"]["name"] = "mine:net"
     document = tally(facts, stored, [])
     assert (
-        "the number of images of cub200 is not known before `snakemake"
-        in row_of(document, "cub200", "npair")["unknown"]
+        "the number of images of cub200 is unknown until `snakemake" in row_of(document, "cub200", "npair")["unknown"]
     )
-    assert "the sampler 'mine:Sampler' decides the steps" in row_of(document, "cars196", "triplet")["unknown"]
-    assert "the network 'mine:net' cannot be counted" in row_of(document, "cars196", "lifted")["unknown"]
+    assert (
+        "the sampler 'mine:Sampler' determines the number of steps" in row_of(document, "cars196", "triplet")["unknown"]
+    )
+    assert "the FLOPs of the network 'mine:net' cannot be counted" in row_of(document, "cars196", "lifted")["unknown"]
     assert "16 of 42 rows are not included in hours and disk: " in markdown(document)
-    assert ",the network 'mine:net' cannot be counted" in table_csv(document)
+    assert ",the FLOPs of the network 'mine:net' cannot be counted" in table_csv(document)
 
 
 def test_finished_runs_replace_the_assumed_speed_and_are_compared_with_it(finish):

@@ -134,9 +134,11 @@ def _actual(cost: Estimate, speed: float, gpu: Gpu, done: Sequence[Finished]) ->
 def _reason(dataset: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     settings = settings_of(row)
     if dataset["sizes"] is None:
-        return f"the number of images of {dataset['name']} is not known before `snakemake --cores 1 {dataset['split']}`"
+        command = f"snakemake --cores 1 {dataset['split']}"
+        return f"the number of images of {dataset['name']} is unknown until `{command}` has run"
     if courses(settings, _sizes(dataset), row["trained"]) is None:
-        return f"the sampler '{settings['sampler']['class']}' decides the steps; set 'schedule.steps_per_epoch'"
+        sampler = settings["sampler"]["class"]
+        return f"the sampler '{sampler}' determines the number of steps; set 'schedule.steps_per_epoch'"
     if None in (side_of(settings["transforms"], "train"), side_of(settings["transforms"], "eval")):
         return "the size of the network's input depends on the images"
-    return f"the network '{settings['model']['backbone']['name']}' cannot be counted"
+    return f"the FLOPs of the network '{settings['model']['backbone']['name']}' cannot be counted"

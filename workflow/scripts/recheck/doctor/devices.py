@@ -59,7 +59,7 @@ def _tried(trial: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]
         return {"error": f"no training step within {SECONDS} s"}
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return {"error": f"the training step ended with code {done.returncode} ({last})"}
+        return {"error": f"the training step exited with code {done.returncode} ({last})"}
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
@@ -73,7 +73,7 @@ def _finding(title: str, result: dict[str, Any], name: str) -> Finding:
     elif result["device"] == "mps":
         return ok(title, f"{result['name']}: {text} on the CPU")
     if not result["agrees"]:
-        return problem(title, f"{text}, but the search differs from the CPU's", ON_CPU)
+        return problem(title, f"{text}, but the search results differ from the CPU's", ON_CPU)
     if result["device"] != result["searched_on"]:
         return note(title, f"{text} on the CPU", "faiss cannot use this GPU; results are the same")
     return ok(title, text)

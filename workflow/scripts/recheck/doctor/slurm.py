@@ -11,7 +11,7 @@ from recheck.doctor.finding import Finding, note, ok, problem
 SECONDS = 20
 FORMAT = "%P|%a|%l|%G"
 RESUMING = {"train", "trial"}
-RESUMES = "; a training that is stopped there is submitted again and resumes"
+RESUMES = "; a training job that is stopped at its limit is submitted again and resumes"
 
 
 class Partition(NamedTuple):
@@ -29,7 +29,9 @@ def partitions(submitted: Mapping[str, Any], minutes: Mapping[str, float]) -> It
         yield ok("SLURM", "not on this machine (no command 'sinfo')")
         return
     if "error" in submitted:
-        yield problem("SLURM", submitted["error"], "make setup, and see what `snakemake --profile slurm -n` says")
+        yield problem(
+            "SLURM", submitted["error"], "run `make setup`, then check what `snakemake --profile slurm -n` reports"
+        )
         return
     if not submitted["profile"]:
         yield note("SLURM", "no profile to check", "name yours: snakemake --profile <profile> doctor")
@@ -39,7 +41,11 @@ def partitions(submitted: Mapping[str, Any], minutes: Mapping[str, float]) -> It
         listed = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-        yield note("SLURM", f"sinfo failed ({reason})", "ask your site, or run without --profile slurm")
+        yield note(
+            "SLURM",
+            f"sinfo failed ({reason})",
+            "ask the administrators of your cluster, or run without --profile slurm",
+        )
         return
     existing, default = _read(listed)
     wanted: dict[str | None, dict[str, dict]] = {}
@@ -87,7 +93,7 @@ def _check(name: str, rules: dict[str, dict], existing: dict[str, Partition], pr
         text = f"the partition allows {partition.minutes:,g} minutes, but these jobs ask for more: {limits}"
         yield problem(title, text, f"set 'runtime' in {profile}{RESUMES if {*longer} & RESUMING else ''}")
     if not without and not longer:
-        yield ok(title, f"up; takes {jobs}")
+        yield ok(title, f"up; used by {jobs}")
 
 
 def _asks_for_gpu(resources: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ def python(requirements: Path) -> Iterator[Finding]:
     """The version of Python, and packages whose versions differ from the pinned ones."""
     number = platform.python_version()
     if sys.version_info[:2] < OLDEST_PYTHON:
-        yield problem("Python", f"{number}, but Recheck needs 3.11 or newer", "make PYTHON=python3.12 setup")
+        yield problem("Python", f"{number}, but Recheck needs 3.11 or newer", "run `make PYTHON=python3.12 setup`")
     else:
         yield ok("Python", f"{number} ({sys.executable})")
     if not requirements.is_file():
@@ -38,7 +38,7 @@ def python(requirements: Path) -> Iterator[Finding]:
             other.append(f"{name} {installed} instead of {wanted}")
     if other:
         listed = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
-        yield note("packages", listed, "make setup installs the versions that results were tested with")
+        yield note("packages", listed, "`make setup` installs the versions that results were tested with")
     else:
         yield ok("packages", f"as pinned in {requirements}")
 
@@ -56,11 +56,11 @@ def open_files() -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return ok("open files", "no limit")
-    remedy = "ulimit -n 4096, before you start Snakemake"
+    remedy = "run `ulimit -n 4096` before you start Snakemake"
     if soft < FEWEST_FILES:
         return problem("open files", f"a process may open {soft}, but loader processes need {FEWEST_FILES}", remedy)
     if soft < FEW_FILES:
-        return note("open files", f"a process may open {soft}, which is few", remedy)
+        return note("open files", f"a process may open only {soft}", remedy)
     return ok("open files", f"a process may open {soft:,}")
 
 
@@ -77,6 +77,7 @@ def shared_memory(runs: int, workers: int) -> Finding:
         return problem(
             "shared memory",
             f"{text}, but the loader processes of {runs} {'run' if runs == 1 else 'runs'} need {needed / 1e6:,.0f} MB",
-            "start the container with --shm-size=4g (or --ipc=host), or load in the run itself: --config workers=0",
+            "start the container with --shm-size=4g (or --ipc=host), or load images without loader "
+            "processes: --config workers=0",
         )
     return ok("shared memory", text)
