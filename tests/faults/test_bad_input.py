@@ -21,7 +21,7 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["results/letters/glyphs/tripplet/seed0/separated.json"], "no row 'tripplet'; did you mean 'triplet'?"),
         (
             ["data", "--config", "datasets=[glyph]"],
-            "config 'datasets': unknown dataset 'glyph'; did you mean 'glyphs'?",
+            "Config 'datasets': unknown dataset 'glyph'; did you mean 'glyphs'?",
         ),
         (["--config", "devise=cpu"], "unknown key 'devise'; did you mean 'device'?"),
         (["--config", "device=gpu"], "'device' is 'gpu'; did you mean 'cuda'? Known: auto, cpu, cuda, mps."),

@@ -155,7 +155,7 @@ def test_any_text(folder, record_property):
         (
             "sampler: {class: MPerClass,",
             "sampler: {class: UserError,",
-            "unknown class 'UserError' in 'sampler'; Known: ",
+            "unknown class 'UserError' in 'sampler'; known: ",
         ),
         (
             "head: {class: Linear,",

@@ -146,7 +146,7 @@ def test_parts_that_can_be_built_pass(spec, kind, mine):
 @pytest.mark.parametrize(
     ("spec", "kind", "sentence"),
     [
-        ({"class": "UserError"}, "sampler", "a.yaml: unknown class 'UserError' in 'sampler'; Known: BalancedClasses, "),
+        ({"class": "UserError"}, "sampler", "a.yaml: unknown class 'UserError' in 'sampler'; known: BalancedClasses, "),
         ({"class": "build"}, "head", "unknown class 'build' in 'head'"),
         ({"class": "ShiftedLpDistance"}, "loss", "unknown class 'ShiftedLpDistance' in 'loss'"),
         ({"class": "BaseMetricLossFunction"}, "loss", "unknown class 'BaseMetricLossFunction'"),

@@ -186,7 +186,7 @@ def test_missing_files_and_searches_without_trials_are_refused(tmp_path):
         quoted_searches.read(tmp_path)
     (tmp_path / "trials.tsv").write_text(f"{head}\ncub200\tnt_xent\n", encoding="utf-8")
     quoted_searches.read.cache_clear()
-    with pytest.raises(UserError, match="line 2: expected 23 values"):
+    with pytest.raises(UserError, match="line 2: expected 23 values separated by tabs, found 2"):
         quoted_searches.read(tmp_path)
 
 

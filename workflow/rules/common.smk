@@ -262,8 +262,8 @@ def first_trained_row(name):
         if row["configuration"]["schedule"]["epochs"]:
             return row
     raise UserError(
-        f"Study '{name}' trains nothing, so the target 'doctor' cannot try a step. Choose another study, "
-        "for example with `--config study=quickstart`."
+        f"Study '{name}' trains nothing, so the target 'doctor' cannot try a training step. Choose another "
+        "study, for example with `--config study=quickstart`."
     )
 
 
@@ -404,7 +404,7 @@ def check_request():
                 for sentence in limits.too_large(study, images, gpu_of_config()):
                     logger.warning(f"Warning: {sentence}")
     for name in config.get("datasets") or []:
-        dataset_of(name, "config 'datasets'")
+        dataset_of(name, "Config 'datasets'")
     for key, folder in PATHVARS.items.items():
         if key == "scratch":  # a disk of the nodes, which this machine may lack
             continue

@@ -160,7 +160,7 @@ rule searches:
             wildcards.study, shown_study(wildcards.study).datasets, SEARCH_NEEDS
         ),
     message:
-        "Rendering the tables of searches of {wildcards.study}"
+        "Rendering the search tables of {wildcards.study}"
     script:
         "../scripts/searches.py"
 
@@ -215,6 +215,6 @@ rule page:
         runs=lambda wildcards: run_folder(wildcards.study),
         folders=lambda wildcards: [RESULTS, LOGS],
     message:
-        "Assembling the page of {wildcards.study}"
+        "Building the page of {wildcards.study}"
     script:
         "../scripts/page.py"

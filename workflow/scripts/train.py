@@ -69,7 +69,7 @@ with job(snakemake) as log:
         seconds = round(time.perf_counter() - started, 1)
         here = {**place, "images": image_reading(source.pack), "wall_seconds": seconds}
         write_json(snakemake.output.record, {**reused, **here})
-        log.info("Reused the same run, %s", reused["reused_from"])
+        log.info("Reused the same run from %s", reused["reused_from"])
         warn(reused.get("warnings", []))
         note(key, outputs)
         sys.exit()

@@ -74,7 +74,9 @@ def test_without_memory_for_one_query_the_cpu_searches_and_says_why(gpu, caplog,
     search = Search(gallery, "cuda")
     np.testing.assert_array_equal(search.nearest(queries, 3), neighbours(queries, 3, gallery))
     assert [size for size in events if isinstance(size, int)] == [25, 12, 6, 3, 1]
-    assert "too little free memory for the search of a single image (Error: alloc fail (cudaMalloc" in caplog.text
+    assert (
+        "too little free memory to find the neighbours of even one image (Error: alloc fail (cudaMalloc" in caplog.text
+    )
     np.testing.assert_array_equal(search.nearest(queries, 2), neighbours(queries, 2, gallery))
     assert [size for size in events if isinstance(size, int)] == [25, 12, 6, 3, 1], "the GPU is not tried again"
 

@@ -161,7 +161,7 @@ def test_a_set_without_queries_is_refused():
 
 def test_one_label_for_each_embedding():
     x, labels = problem(0, n=10)
-    with pytest.raises(UserError, match="Each of 10 embeddings needs one label, found labels of shape"):
+    with pytest.raises(UserError, match="Each of the 10 embeddings needs one label, found labels of shape"):
         evaluate(x, labels[:9], ["P@1"])
 
 

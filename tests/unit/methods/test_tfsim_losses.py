@@ -297,13 +297,16 @@ def test_gradients_of_equal_extremes_are_shared():
         ({**CIRCLE, "gamma": "1e2"}, "'gamma' of the loss 'TwoSidedCircleLoss' must be a number above 0, found '1e2'"),
         ({**CIRCLE, "gama": 2}, "Unknown argument 'gama' of loss 'TwoSidedCircleLoss'; did you mean 'gamma'"),
         ({**MS, "alpha": 0}, "'alpha' of the loss 'MinedMultiSimilarityLoss' must be a number above 0, found 0"),
-        ({**MS, "center": 1.0, "maths": "legacy"}, "'center' of the loss .* needs 'maths: fixed'"),
+        (
+            {**MS, "center": 1.0, "maths": "legacy"},
+            "'center' of the loss .* needs 'maths: fixed', found 'maths: legacy'",
+        ),
         ({"class": "MinedTripletLoss", "negative_mining": "semihard"}, "did you mean 'semi-hard'"),
         (
             {"class": "MinedTripletLoss", "positive_mining": "semi-hard"},
             "Unknown value 'semi-hard' for 'positive_mining' of ",
         ),
-        ({"class": "PositiveNegativeLoss", "incomplete_anchors": "skip"}, "Known: count, zero"),
+        ({"class": "PositiveNegativeLoss", "incomplete_anchors": "skip"}, "known: count, zero"),
         (
             {"class": "PositiveNegativeLoss", "margin": 0.1, "soft_margin": True},
             "'PositiveNegativeLoss' takes 'margin' or 'soft_margin', found both",

@@ -189,15 +189,15 @@ def test_odd_names_do_not_spoil_the_message(tmp_path):
         ),
         (
             hostile_pickles.module(_parameters=hostile_pickles.table(("w" * 5000, hostile_pickles.tensor()))),
-            "has a tensor with a name of 5,000 letters, 'www",
+            "has a tensor with a name of 5,000 characters, 'www",
         ),
         (
             hostile_pickles.module(_parameters=hostile_pickles.table(("w", b"K\x01"))),
-            "has no tensor at 'w', where a module keeps one",
+            "has no tensor at 'w', where its module should have one",
         ),
         (
             hostile_pickles.module(_modules=hostile_pickles.table(("w", b"K\x01"))),
-            "has no module at 'w', where a module keeps one",
+            "has no module at 'w', where its module should have one",
         ),
     ],
 )

@@ -282,7 +282,7 @@ def test_a_variant_changes_protocol_and_rows(write):
         ("{seeds: 1}", "cod", "unknown variant 'cod'; did you mean 'code'"),
         ("{seeds: 1}, tripplet: {}", "code", "variant 'code': unknown row 'tripplet'; did you mean 'triplet'"),
         ("{sedes: 1}", "code", "unknown key 'sedes' in 'methods.triplet'; did you mean 'seeds'"),
-        ("{method: arcface}", "code", "'method' of a row can't be changed here"),
+        ("{method: arcface}", "code", "'method' of a row cannot be changed here"),
     ):
         with pytest.raises(UserError, match=sentence):
             mine(write, text.format(own="", row=row), chosen)
@@ -306,7 +306,7 @@ def test_a_sweep_is_every_method_with_every_value(write):
         ({"values": {"Wide": {}, "wide": {}}}, "the row name 'triplet_wide' appears twice, because 'wide' and another"),
         ({"values": {"1e-4": {}, "0.0001": {}}}, r"the values '1e-4' and '0\.0001' are the same number"),
         ({"methods": ["tripplet"]}, "'sweep': unknown row 'tripplet'; did you mean 'triplet'"),
-        ({"values": {2: {"method": "arcface"}}}, "'sweep': 'method' of a row can't be changed here"),
+        ({"values": {2: {"method": "arcface"}}}, "'sweep': 'method' of a row cannot be changed here"),
         ({"values": {2: {"lose": {}}}}, "unknown key 'lose' in 'methods.triplet_2'; did you mean 'loss'"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -376,7 +376,7 @@ def test_an_unknown_study_suggests_the_nearest():
         (
             "loss: {margin: 0.1}",
             "split: {scheme: official}",
-            "'methods.triplet.split' can't be set here. All rows of a dataset are compared on the same images: set "
+            "'methods.triplet.split' cannot be set here. All rows of a dataset are compared on the same images: set "
             "'split' in the protocol or for the dataset.",
         ),
         ("loss: {margin: 0.1}", "relabel: {class: MetaClasses}", "key 'count' is missing in 'methods.triplet.relabel'"),
@@ -441,7 +441,7 @@ def test_a_mistake_in_a_study_is_reported_on_one_line_with_file_and_key(write, o
         ({"lose": {}}, "unknown key 'lose'; did you mean 'loss'?"),
         ({"folds": 2}, "unknown key 'folds'; it was renamed to 'members'."),
         ({"scheduler": {}}, "unknown key 'scheduler'; it was renamed to 'lr_schedule'."),
-        ({"split": {"scheme": "official"}}, "'split' can't be set here."),
+        ({"split": {"scheme": "official"}}, "'split' cannot be set here."),
         ({"family": "pears"}, "'family' is 'pears'; did you mean 'pairs'?"),
         ({"model": {"poolin": {}}}, "unknown key 'poolin' in 'model'; did you mean 'pooling'?"),
         ({"paper": {"title": "T"}}, "key 'authors' is missing in 'paper'"),

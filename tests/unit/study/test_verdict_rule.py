@@ -55,7 +55,7 @@ def test_a_wrong_rule_is_refused_when_the_study_is_read(tmp_path, given, sentenc
 
 def test_a_metric_of_several_datasets_is_named_once(tmp_path):
     two = {**yaml.safe_load(TEXT), "datasets": {"emoji": {}, "cub200": {}}, "verdicts": {"delta": {"X": 1}}}
-    with pytest.raises(UserError, match=r"Known: MAP@R, P@1, RP\.$"):
+    with pytest.raises(UserError, match=r"known: MAP@R, P@1, RP\.$"):
         own_study(tmp_path, yaml.safe_dump(two))
 
 

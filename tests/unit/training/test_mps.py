@@ -39,7 +39,7 @@ def test_it_is_used_only_if_it_is_named(mac):
 
 
 def test_without_such_a_gpu_the_cpu_does_not_take_over():
-    with pytest.raises(UserError, match="no GPU of a Mac was found: use a Mac with Apple silicon"):
+    with pytest.raises(UserError, match="no Mac GPU was found: use a Mac with Apple silicon"):
         reserve_device(CONFIG, "job")
 
 
@@ -47,7 +47,7 @@ def test_without_such_a_gpu_the_cpu_does_not_take_over():
 @pytest.mark.skipif(sys.platform == "darwin", reason="a Mac has such a GPU")
 def test_it_is_refused_before_the_first_job(fresh):
     output = fresh.fail("--dry-run", "--cores", "1", "--config", "device=mps")
-    assert "no GPU of a Mac was found" in output and "Building DAG" not in output
+    assert "no Mac GPU was found" in output and "Building DAG" not in output
 
 
 def test_an_operator_that_falls_back_to_the_cpu_is_named(mac, caplog):
@@ -66,7 +66,7 @@ def test_an_operator_that_falls_back_to_the_cpu_is_named(mac, caplog):
 
 
 def test_float64_is_refused():
-    with pytest.raises(UserError, match="'precision: float64' does not exist on MPS"):
+    with pytest.raises(UserError, match="'precision: float64' is not supported on MPS"):
         check_precision(torch.device("mps"), "float64")
     check_precision(torch.device("mps"), "bfloat16")
     check_precision(torch.device("cpu"), "float64")

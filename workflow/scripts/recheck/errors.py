@@ -42,9 +42,9 @@ def _escaped(match: re.Match) -> str:
     return f"\\x{number % 0x100:02x}" if number < 0x100 or 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown word: the closest known word, and all known words."""
+def nearest(word: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
+    """The end of an error message about an unknown word: the closest known word, and the words to list."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"{hint}Known: {', '.join(known) or 'none'}"
+    words = ", ".join(known if listed is None else sorted(listed)) or "none"
+    return f"did you mean '{close[0]}'? Known: {words}" if close else f"known: {words}"

@@ -168,7 +168,11 @@ def _lines(path: Path, columns: Sequence[str]) -> Iterable[tuple[str, dict[str, 
             raise UserError(f"{path} has no column '{missing[0]}'. Add it.")
         for number, line in enumerate(reader, start=2):
             if None in line or None in line.values():
-                raise UserError(f"{path}, line {number}: expected {len(reader.fieldnames)} values separated by tabs.")
+                surplus = line.pop(None, [])
+                count = len(surplus) + sum(value is not None for value in line.values())
+                raise UserError(
+                    f"{path}, line {number}: expected {len(reader.fieldnames)} values separated by tabs, found {count}."
+                )
             yield f"{path}, line {number}", line
 
 

@@ -57,7 +57,9 @@ def check(path: str | Path) -> None:
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): check its disk and its permissions.") from error
     if not whole:
-        raise UserError(f"{path} is damaged (its checksum does not match its content): delete it and run again.")
+        raise UserError(
+            f"{path} is damaged (its checksum does not match its content): delete it and run again to recreate it."
+        )
 
 
 def _sha256(path: str | Path, without: tuple[int, int]) -> str:

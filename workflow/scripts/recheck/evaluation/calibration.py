@@ -168,8 +168,8 @@ def matches(labels: np.ndarray, closest: Neighbours) -> tuple[np.ndarray, np.nda
     labels, near, distances = (np.asarray(values) for values in (labels, *closest))
     if labels.ndim != 1 or near.ndim != 2 or near.shape != distances.shape or len(near) != len(labels):
         raise UserError(
-            "Labels must have shape (queries,), and labels and distances of neighbours (queries, k), found "
-            f"{labels.shape}, {near.shape} and {distances.shape}."
+            "Labels must have shape (queries,), and the neighbours' labels and distances must have shape (queries, k), "
+            f"found {labels.shape}, {near.shape} and {distances.shape}."
         )
     if near.size == 0:
         raise UserError(

@@ -46,8 +46,8 @@ class GpuSearch:
                 raise
             reason = str(error).strip().splitlines()[-1]
             log.warning(
-                "The GPU has too little free memory for the search of a single image (%s). Searching neighbours on the "
-                "CPU, with the same result.",
+                "The GPU has too little free memory to find the neighbours of even one image (%s). Searching "
+                "neighbours on the CPU, with the same result.",
                 reason,
             )
             return None

@@ -55,7 +55,7 @@ def evaluate(
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
     for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, places)):
         if names.shape != (len(rows),):
-            raise UserError(f"Each of {len(rows)} embeddings needs one label, found labels of shape {names.shape}.")
+            raise UserError(f"Each of the {len(rows)} embeddings needs one label, found labels of shape {names.shape}.")
     by_users = [name for name in metrics if OWN.fullmatch(name)]
     by_neighbours = [name for name in metrics if name not in CLUSTERING and name not in by_users]
     by_clusters = [name for name in metrics if name in CLUSTERING]

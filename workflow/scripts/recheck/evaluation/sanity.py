@@ -24,8 +24,8 @@ def collapsed(view: str, folds: Sequence[np.ndarray]) -> list[Finding]:
         return []
     where = view_title(view) + (f", {len(low)} of {len(spreads)} folds" if len(spreads) > 1 else "")
     text = (
-        f"The embeddings are collapsed ({where}): their mean squared distance to their mean is {min(low):.1g} of their "
-        "mean squared length. Check the loss, and lower 'optimisers.*.lr'."
+        f"The embeddings have collapsed ({where}): their mean squared distance to their mean is {min(low):.1g} times "
+        "their mean squared length. Check the loss, and lower 'optimisers.*.lr'."
     )
     return [finding("collapsed", text)]
 

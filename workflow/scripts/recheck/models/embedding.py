@@ -245,7 +245,7 @@ def _check_size(spec: dict[str, Any], num_classes: Any, weights: dict[str, torch
         expected = EmbeddingModel(spec, load_weights=False, num_classes=num_classes).state_dict()
     count, stored = (sum(tensor.numel() for tensor in tensors.values()) for tensors in (expected, weights))
     if count > 2 * stored:
-        raise ValueError(f"it would have {count:,} numbers, the file has {stored:,}")
+        raise ValueError(f"it would have {count:,} numbers, but the file has {stored:,}")
 
 
 def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:

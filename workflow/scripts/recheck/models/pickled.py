@@ -80,7 +80,7 @@ class Refused(Exception):
 
 
 def refused_call(called: "Global") -> Refused:
-    return Refused(f"wants to call '{called}', which would run code from it", AGAIN)
+    return Refused(f"tries to call '{called}', which would run code from it", AGAIN)
 
 
 class Global(NamedTuple):
@@ -296,7 +296,7 @@ class _Machine:
 
     def _global(self, module: Any, name: Any) -> Global:
         if type(module) is not str or type(name) is not str:
-            raise Refused("is damaged (the name of a class in it is not a text)")
+            raise Refused("is damaged (the name of a class in it is not text)")
         named = Global(module, name)
         if named not in CALLS and named not in DATA and module.split(".", 1)[0] in STANDARD:
             raise Refused(f"names '{named}', which no checkpoint needs and which could run code", AGAIN)

@@ -50,15 +50,15 @@ def state_dict(module: Thing) -> dict[str, Stored]:
             raise Refused("has too many modules, or modules that contain each other")
         for name, value in _direct_tensors(current):
             if len(name) > LETTERS:
-                raise Refused(f"has a tensor with a name of {len(name):,} letters, '{shown(name)}'")
+                raise Refused(f"has a tensor with a name of {len(name):,} characters, '{shown(name)}'")
             if type(value) is not Stored:
-                raise Refused(f"has no tensor at '{shown(prefix + name)}', where a module keeps one")
+                raise Refused(f"has no tensor at '{shown(prefix + name)}', where its module should have one")
             tensors[prefix + name] = value
         for name, child in reversed(children(current).items()):
             if is_module(child):
                 waiting.append((f"{prefix}{name}.", depth + 1, child))
             elif child is not None:
-                raise Refused(f"has no module at '{shown(prefix + name)}', where a module keeps one")
+                raise Refused(f"has no module at '{shown(prefix + name)}', where its module should have one")
     return tensors
 
 

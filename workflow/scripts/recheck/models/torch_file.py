@@ -115,7 +115,7 @@ def _read_zip(path: Path) -> Any:
     members = _members(archive, path.stat().st_size)
     pickles = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
     if len(pickles) != 1:
-        raise Refused("has no 'data.pkl' in its top folder, so torch.save has not written it")
+        raise Refused("has no 'data.pkl' in its top folder, so torch.save did not write it")
     folder = pickles[0].removesuffix("data.pkl")
     if f"{folder}constants.pkl" in members:
         raise Refused("is a TorchScript program, not a checkpoint")

@@ -98,7 +98,7 @@ def _agreement(
     if len(rows) < 3:
         raise UserError(
             f"Study '{other}' has only {len(rows)} measured rows in common with the other studies, "
-            "but a rank correlation needs three: run more rows."
+            "but a rank correlation needs at least three: run more rows."
         )
     pair = [first[row] for row in rows], [second[row] for row in rows]
     cells = [f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" for each in (spearman(*pair), kendall(*pair))]

@@ -230,7 +230,7 @@ class Inputs:
         for name, files in self._compared().items():
             roles = read_embeddings(files[0])
             if "train" not in roles:
-                raise UserError(f"{files[0]} has no training images. Delete it and run again to rebuild it.")
+                raise UserError(f"{files[0]} has no training images: delete it and run again to recreate it.")
             embeddings[self.labels[name]] = roles["train"]
         images = paired_training_images(self.split["folds"][0], self.index["label"].to_numpy())
         return self._shown_images(images, embeddings)

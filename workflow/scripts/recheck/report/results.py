@@ -101,13 +101,13 @@ def read_warnings(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
 def _object(path: str | Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
-        raise UserError(f"{path} is not a JSON object. Delete it and run again to rebuild it.")
+        raise UserError(f"{path} is not a JSON object: delete it and run again to recreate it.")
     return content
 
 
 def _metrics(path: str | Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(content.get("metrics"), dict):
-        raise UserError(f"{path} has no 'metrics'. Delete it and run again to rebuild it.")
+        raise UserError(f"{path} has no 'metrics': delete it and run again to recreate it.")
     return content["metrics"]
 
 
@@ -191,9 +191,9 @@ def read_histories(paths: Iterable[str | Path]) -> pd.DataFrame:
         try:
             history = pd.read_csv(path)
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not valid CSV ({error}). Delete it and run again to rebuild it.") from None
+            raise UserError(f"{path} is not valid CSV ({error}): delete it and run again to recreate it.") from None
         if not {"epoch", "step"} <= set(history.columns):
-            raise UserError(f"{path} has no columns 'epoch' and 'step'. Delete it and run again to rebuild it.")
+            raise UserError(f"{path} has no columns 'epoch' and 'step': delete it and run again to recreate it.")
         history.insert(0, "fold", where.fold or 0)
         history.insert(0, "seed", where.seed)
         history.insert(0, "method", where.method)
@@ -274,7 +274,7 @@ def test_images(split: Mapping[str, Any], with_gallery: bool = False) -> np.ndar
     folds = [[image for role in _shown_roles(fold, with_gallery) for image in fold[role]] for fold in split["folds"]]
     if any(fold != folds[0] for fold in folds[1:]):
         raise UserError(
-            "The folds of this split have different test images, so figures can't show their embeddings together: "
+            "The folds of this split have different test images, so figures cannot show their embeddings together: "
             "choose a split whose folds share their test images."
         )
     return np.asarray(folds[0], dtype=np.int64)

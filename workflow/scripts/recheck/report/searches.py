@@ -46,7 +46,7 @@ def read_importances(paths: Iterable[str | Path]) -> dict[str, dict[str, float]]
 def _content(path: str | Path, key: str) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict) or key not in content:
-        raise UserError(f"{path} has no '{key}'. Delete it and run again to rebuild it.")
+        raise UserError(f"{path} has no '{key}': delete it and run again to recreate it.")
     return content
 
 
@@ -57,9 +57,9 @@ def read_trials(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
         try:
             table = pd.read_csv(path, keep_default_na=False, na_values=[""])
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not valid CSV ({error}). Delete it and run again to rebuild it.") from None
+            raise UserError(f"{path} is not valid CSV ({error}): delete it and run again to recreate it.") from None
         if missing := [name for name in TRIAL_COLUMNS if name not in table]:
-            raise UserError(f"{path} has no column '{missing[0]}'. Delete it and run again to rebuild it.")
+            raise UserError(f"{path} has no column '{missing[0]}': delete it and run again to recreate it.")
         trials[place(path).method] = table
     return trials
 

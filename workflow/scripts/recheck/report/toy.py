@@ -49,7 +49,7 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
         with np.load(path) as stored:
             return dict(stored)
     except Exception as error:  # numpy and zipfile raise many types
-        raise UserError(f"{path} is damaged ({error}). Delete it and run again to rebuild it.") from error
+        raise UserError(f"{path} is damaged ({error}): delete it and run again to recreate it.") from error
 
 
 def draw(picture: str, runs: Mapping[str, Arrays], png: str | Path, svg: str | Path) -> Figure:

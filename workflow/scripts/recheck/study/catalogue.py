@@ -343,7 +343,5 @@ def unknown_target(target: str, catalogue: Catalogue, others: Mapping[str, Path]
             f"{catalogue.files.studies[study]} has no 'published' values, so there is no target '{target}'. Add "
             f"'published: <file>' or build '{study}'."
         )
-    studies = [*catalogue.files.studies, *others]
-    close = nearest(target, [*catalogue.targets, *others]).partition("Known: ")[0]
-    known = nearest(target, studies).partition("Known: ")[2]
-    return UserError(f"Unknown study '{target}'; {close}Known: {known} (config/studies/*.yaml).")
+    known = nearest(target, [*catalogue.targets, *others], listed=[*catalogue.files.studies, *others])
+    return UserError(f"Unknown study '{target}'; {known} (config/studies/*.yaml).")

@@ -145,8 +145,12 @@ def _check_split(settings: Mapping[str, Any], source: str) -> None:
 
 def _check_parts(settings: Mapping[str, Any], source: str) -> None:
     resize = settings["transforms"].get("resize")
-    if resize and len({"shorter", "exact", "fit"} & set(resize)) != 1:
-        raise UserError(f"{source}: 'transforms.resize' must have exactly one of 'shorter', 'exact' and 'fit'.")
+    sizes = [repr(key) for key in ("shorter", "exact", "fit") if key in (resize or {})]
+    if resize and len(sizes) != 1:
+        raise UserError(
+            f"{source}: 'transforms.resize' must have exactly one of 'shorter', 'exact' and 'fit', found "
+            f"{' and '.join(sizes) or 'none of them'}."
+        )
     if "batch" not in settings["sampler"]:
         raise UserError(f"{source}: 'sampler.batch' is missing. Set it to the number of images per batch.")
     for key, value in settings["sampler"].items():

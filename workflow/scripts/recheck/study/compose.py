@@ -333,7 +333,7 @@ def _without_searches(study: dict[str, Any]) -> dict[str, Any]:
 
 def _check_no_method(changes: Mapping[str, Any], source: str) -> None:
     if "method" in changes:
-        raise UserError(f"{source}: 'method' of a row can't be changed here. Add another row instead.")
+        raise UserError(f"{source}: 'method' of a row cannot be changed here. Add another row instead.")
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

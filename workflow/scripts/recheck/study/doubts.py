@@ -39,8 +39,8 @@ def _of_run(run: Run) -> Iterator[str]:
     if frozen and run.weights == "none" and ":" not in model["backbone"]["name"]:
         key = "model.backbone.frozen" if model["backbone"].get("frozen") is True else "model.batch_norm"
         yield (
-            f"'{key}' freezes batch norm, but the backbone has random weights ('weights: none'). Train it, or choose "
-            "pretrained weights."
+            f"'{key}' freezes batch norm, but the backbone has random weights ('weights: none'). Do not freeze it, or "
+            "choose pretrained weights."
         )
 
 

@@ -329,5 +329,5 @@ def _chosen(study: Study, names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in study.rows and name not in rows:
             known = nearest(name, [*study.rows, *rows])
-            raise UserError(f"config 'methods': study '{study.name}' has no row '{name}'; {known}.")
+            raise UserError(f"Config 'methods': study '{study.name}' has no row '{name}'; {known}.")
     return [row for name in names for row in rows.get(name, [name])]

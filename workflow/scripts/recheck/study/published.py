@@ -31,7 +31,7 @@ def load_published(path: str | Path) -> list[Document]:
             key = document.pop("cite")
             if key not in papers:
                 raise UserError(
-                    f"{path}: 'cite' names '{key}', which {PAPERS} beside it does not have; {nearest(key, papers)}."
+                    f"{path}: 'cite' names '{key}', which is not in {PAPERS} beside it; {nearest(key, papers)}."
                 )
             document["paper"] = papers[key]
         if "searches" in document:
@@ -51,7 +51,7 @@ def _check_precision(document: Document, path: str | Path) -> None:
     if document.get("approximate") and "reading_error" not in document:
         raise UserError(
             f"{path}: the values of “{document['source']}” are approximate, so they need a 'reading_error': the "
-            "largest error of reading a value off the plot, in points, such as 0.15."
+            "largest error when reading a value off the plot, in points, such as 0.15."
         )
     runs = document.get("runs")
     for dataset, rows in runs.items() if isinstance(runs, Mapping) else ():

@@ -121,7 +121,7 @@ def _sentence(error: ValidationError, file: str) -> str:
         unknown = next(name for name in error.instance if name not in known)
         return f"unknown key '{unknown}'{inside}{_meant(unknown, known)}."
     if error.validator == "not":
-        return f"'{key}' can't be set here. {error.schema['description'].rstrip('.')}."
+        return f"'{key}' cannot be set here. {error.schema['description'].rstrip('.')}."
     if error.validator == "required":
         missing = next(name for name in error.validator_value if name not in error.instance)
         return f"key '{missing}' is missing{inside}."

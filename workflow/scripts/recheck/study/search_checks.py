@@ -168,4 +168,4 @@ def _check_ends(run: Run, source: str, check: Callable[[Run], None]) -> None:
             check(replace(run, settings=settings))
         except UserError as error:
             tried = ", ".join(f"{name} {value}" for name, value in values.items())
-            raise UserError(f"{error} (Found for a value of 'space': {tried}.)") from None
+            raise UserError(f"{error} (Found with these values from 'space': {tried}.)") from None

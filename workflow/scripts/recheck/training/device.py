@@ -85,7 +85,7 @@ def _tell_of_fallback(record: logging.LogRecord) -> bool:
 def check_precision(device: torch.device, precision: str) -> None:
     """Refuse a precision that the device lacks."""
     if device.type == "mps" and precision == "float64":
-        raise UserError("'precision: float64' does not exist on MPS: use `--config device=cpu`.")
+        raise UserError("'precision: float64' is not supported on MPS: use `--config device=cpu`.")
 
 
 def asks_for_gpu(resources: Mapping[str, Any]) -> bool:

@@ -16,8 +16,8 @@ def note_device(used: list[dict[str, Any]], kind: str, name: str, epochs: int, s
         return
     if used:
         log.warning(
-            "This run was started on %s (%s) and continues on %s (%s) after step %d, so its last digits differ from a "
-            "run on one device. run.json lists the devices.",
+            "This run was started on %s (%s) and continues on %s (%s) after step %d, so its last digits differ from "
+            "those of a run on one device. run.json lists the devices.",
             used[-1]["device"],
             used[-1]["name"],
             kind,

@@ -10,7 +10,7 @@ NO_GPU = (
     "Config 'device' is 'cuda', but no GPU is visible: check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or " + ON_CPU + "."
 )
 NO_MPS = (
-    "Config 'device' is 'mps', but no GPU of a Mac was found: use a Mac with Apple silicon and macOS 14 or newer, or "
+    "Config 'device' is 'mps', but no Mac GPU was found: use a Mac with Apple silicon and macOS 14 or newer, or "
     + ON_CPU
     + "."
 )

@@ -34,7 +34,7 @@ def proposed_values(path: str | Path, trial: int) -> dict[str, Any]:
     for proposal in _field(path, "proposed"):
         if proposal["trial"] == trial:
             return proposal["values"]
-    raise UserError(f"{path} has no trial {trial}. Delete it and run again to rebuild it.")
+    raise UserError(f"{path} has no trial {trial}: delete it and run again to recreate it.")
 
 
 def completed(configuration: Mapping[str, Any], path: str | Path | None, trial: int | None = None) -> dict[str, Any]:
@@ -121,5 +121,5 @@ def _text(value: Any) -> str:
 def _field(path: str | Path, name: str) -> Any:
     content = read_json(path)
     if not isinstance(content, dict) or name not in content:
-        raise UserError(f"{path} has no '{name}'. Delete it and run again to rebuild it.")
+        raise UserError(f"{path} has no '{name}': delete it and run again to recreate it.")
     return content[name]

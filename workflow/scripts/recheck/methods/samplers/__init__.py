@@ -21,8 +21,8 @@ def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.nda
     """Sampler by name. If it takes ``super_labels``, every training image must have one."""
     if takes(spec, "sampler", "super_labels") and (super_labels is None or "" in super_labels):
         raise UserError(
-            f"The sampler '{spec['class']}' needs a super-label for every training image, but images.csv "
-            "has none for some: choose another sampler."
+            f"The sampler '{spec['class']}' needs a super-label for every training image, but some have "
+            "none in images.csv: choose another sampler."
         )
     sampler = build(spec, "sampler", labels=labels, super_labels=super_labels)
     drawn = draw_pass(sampler, 0, np.random.RandomState)

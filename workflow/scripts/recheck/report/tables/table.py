@@ -171,7 +171,7 @@ def load(path: str | Path) -> Table:
         warnings = [Warned(each["method"], each["check"], each["where"]) for each in stored["warnings"]]
         return Table(from_records(stored["rows"]), failures=failures, warnings=warnings, **options)
     except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a table ({error}). Delete it and run again to rebuild it.") from error
+        raise UserError(f"{path} is not a table ({error}): delete it and run again to recreate it.") from error
 
 
 def mark(number: int) -> str:

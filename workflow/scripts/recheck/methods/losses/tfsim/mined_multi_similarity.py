@@ -33,7 +33,10 @@ class MinedMultiSimilarityLoss(PerAnchorLoss):
     ):
         super().__init__(maths)
         if maths == "legacy" and center is not None:
-            raise UserError("'center' of the loss 'MinedMultiSimilarityLoss' needs 'maths: fixed': remove one of them.")
+            raise UserError(
+                "'center' of the loss 'MinedMultiSimilarityLoss' needs 'maths: fixed', found 'maths: legacy': remove "
+                "one of them."
+            )
         self.alpha = checked_number("alpha", alpha, self, above=0)
         self.beta = checked_number("beta", beta, self, above=0)
         self.epsilon = checked_number("epsilon", epsilon, self)
