@@ -86,7 +86,7 @@ def test_provenance_by_mouse_and_by_keyboard(browser, path):
         for part in (
             "50.50 ± 1.24 %",
             "51.25 % Paper 9, counted as a single run",
-            "is 48.01 to 52.99; the published value is inside",
+            "The prediction interval for the published value is 48.01 to 52.99; the value lies inside, but",
             "It would take more than 1000 seeds to decide.",
             "Rule: α = 0.05, δ = 1. Standard deviation over seeds: 0.50.",
             "p = 0.33 (adjusted for all tests of the study: p = 0.43). Test of equivalence within δ: p = 0.36.",

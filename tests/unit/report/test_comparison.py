@@ -75,7 +75,7 @@ def test_missing_seeds_are_left_out_and_counted():
     missing = [("best", 0), ("best", 3), *(("worst", seed) for seed in range(1, 7))]
     found = measured(missing=missing).comparison.set_index(["view", "first", "second"])
     some = found.loc["concatenated", "middle", "best"]
-    assert some["seeds"] == 5 and some["note"] == "Paired on 5 seeds: the first has 7, the second 5."
+    assert some["seeds"] == 5 and some["note"] == "Paired on 5 seeds: the first row has 7, the second 5."
     one = found.loc["concatenated", "worst", "middle"]
     assert (
         one["note"] == "No interval and no test: one seed in common." and one[["low", "p", "p_adjusted"]].isna().all()

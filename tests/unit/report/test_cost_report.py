@@ -91,7 +91,7 @@ def test_only_the_chosen_datasets_are_counted():
     assert {row["dataset"] for row in document["rows"]} == {"cub200"}
     assert "Left out by config 'datasets': cars196, sop." in markdown(document)
     nothing = markdown(tally(planned("mlrc", only=["emoji"]), stored, []))
-    assert "Config 'datasets' leaves out all of its datasets: cub200, cars196, sop." in nothing
+    assert "Config 'datasets' leaves out every dataset of the study: cub200, cars196, sop." in nothing
     assert "hours" not in nothing
 
 
@@ -121,7 +121,7 @@ def test_rows_of_unknown_cost_say_why():
         "the sampler 'mine:Sampler' determines the number of steps" in row_of(document, "cars196", "triplet")["unknown"]
     )
     assert "the FLOPs of the network 'mine:net' cannot be counted" in row_of(document, "cars196", "lifted")["unknown"]
-    assert "16 of 42 rows are not included in hours and disk: " in markdown(document)
+    assert "16 of 42 rows are not included in the hours and the disk space: " in markdown(document)
     assert ",the FLOPs of the network 'mine:net' cannot be counted" in table_csv(document)
 
 
@@ -149,7 +149,7 @@ def test_finished_runs_replace_the_assumed_speed_and_are_compared_with_it(finish
     assert actual["memory_mb"] == 3210.5
     text = markdown(document)
     assert re.search(r"\| Triplet +\| cub200 +\| +3 of 40 \| +200 \| +0\.017 \| +0\.0082 \| +2\.09 \| ", text)
-    assert "Hours of 57 of 57 rows use the speed of finished runs instead: 1 their own" in text
+    assert "The hours of 57 of 57 rows use the speed of finished runs instead: 1 the speed of their own runs, " in text
     assert "Runs on devices other than NVIDIA A100 40 GB are not compared" in text
     assert "Runs that were copied from another study have no hours." in text
     assert row_of(document, "cub200", "snr")["finished"] == 0

@@ -95,8 +95,8 @@ Images must be prepared as in the study:
 
 - Pretrained weights: {terms["weights"]}.
 - Training images: {terms["images"]}.
-- If you pass this model on, keep both licences: its weights were made from these files. Recheck itself is licensed
-  under Apache-2.0.
+- If you redistribute this model, follow both licences: its weights were made from these files. Recheck itself is
+  licensed under Apache-2.0.
 """
 
 

@@ -71,7 +71,9 @@ def _note(first: int, second: int, shared: int) -> str:
     limit = {0: "No interval and no test: no seed in common.", 1: "No interval and no test: one seed in common."}
     if shared in limit:
         return limit[shared]
-    return "" if first == second == shared else f"Paired on {shared} seeds: the first has {first}, the second {second}."
+    if first == second == shared:
+        return ""
+    return f"Paired on {shared} seeds: the first row has {first}, the second {second}."
 
 
 def csv(table: pd.DataFrame) -> str:

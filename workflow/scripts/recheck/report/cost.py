@@ -65,7 +65,7 @@ def markdown(document: Document) -> str:
             f"They need more than the {gpu['memory'] / gpu['share']:g} GiB of {gpu['title']}: {names}.",
         ]
     if any("actual" in row for row in rows):
-        blocks += ["## Estimate against actual", _actual(document)]
+        blocks += ["## Estimated and actual hours", _actual(document)]
     if rows:
         blocks += ["## Assumptions", "\n".join(f"- {sentence}" for sentence in assumptions(document))]
     return "\n\n".join(blocks) + "\n"
@@ -74,7 +74,7 @@ def markdown(document: Document) -> str:
 def _summary(document: Document) -> str:
     rows, datasets = document["rows"], document["datasets"]
     if not datasets:
-        return f"Config 'datasets' leaves out all of its datasets: {', '.join(document['left_out'])}."
+        return f"Config 'datasets' leaves out every dataset of the study: {', '.join(document['left_out'])}."
     jobs = int(total(rows, "jobs")[0]) + sum(dataset["jobs"] for dataset in datasets)
     hours, disk = total(rows, "hours"), total(rows, "disk")[0] / GB
     unknown = [row for row in rows if "unknown" in row]
@@ -84,7 +84,7 @@ def _summary(document: Document) -> str:
     )
     if unknown:
         reasons = "; ".join(dict.fromkeys(row["unknown"] for row in unknown))
-        sentence += f" {len(unknown)} of {len(rows)} rows are not included in hours and disk: {reasons}."
+        sentence += f" {len(unknown)} of {len(rows)} rows are not included in the hours and the disk space: {reasons}."
     return sentence
 
 
@@ -193,7 +193,7 @@ def _actual(document: Document) -> str:
         )
     devices = sorted({device for row in document["rows"] for device in row.get("actual", {}).get("devices", [])})
     notes.append(
-        "Hours are for the training steps of finished runs, computed from the images per second in history.csv; the "
+        "Hours cover the training steps of finished runs, computed from the images per second in history.csv; the "
         "estimate is for the same steps at the speed that config/gpus.yaml assumes. Wall hours include evaluations "
         "and waiting for images, but only the last attempt of a run that was interrupted."
     )
@@ -222,34 +222,35 @@ def assumptions(document: Document) -> list[str]:
             "possible; the upper end is a run that takes all steps of its schedule."
         )
     sentences += [
-        "FLOPs are counted on the shapes of the network's tensors; a multiplication and an addition count as two. "
+        "FLOPs are computed from the shapes of the network's tensors; a multiplication with an addition counts as two. "
         "They cover training steps and the forward passes for evaluation and embedding. For grouped convolutions the "
         "backward pass counts as two forward passes. Losses, miners, optimisers, nearest-neighbour search and "
         "clustering are not counted.",
-        f"{kind} memory is a lower bound: 0.5 GiB for {started}, the batch, the weights, their gradients, two numbers "
-        "of the optimiser per weight, and all tensors that the forward pass keeps for the backward pass (with float16 "
+        f"{kind} memory is a lower bound: 0.5 GiB for {started}, the batch, the weights, their gradients, two values "
+        "per weight for the optimiser, and all tensors that the forward pass keeps for the backward pass (with float16 "
         "and bfloat16, half of them). Workspaces and fragmentation add to it.",
         "Loading images is not included."
         if kind == "CPU"
         else "Loading images is assumed to keep up with the GPU. Small networks and small batches use less of a GPU "
         "than assumed.",
-        "GB on disk are the checkpoints and embeddings of all runs. Each unfinished run also has a state of up to "
+        "GB on disk: the checkpoints and embeddings of all runs. Each unfinished run also has a state of up to "
         f"{number(2 * max((row['state'] for row in rows), default=0) / GB)} GB.",
-        "A pack with a given shorter side is assumed to have images of 4:3. One that exceeds config 'plain_pack_gb' is "
-        "encoded, and assumed to take 7 % of its pixels if the protocol saves JPEGs, else 40 %.",
-        "SLURM jobs are two per run (training, embedding), one per row and seed (metrics), and some to prepare data.",
-        "Runs that are copied from another study, because it has finished the same run, are counted as if trained.",
+        "Images that are resized by their shorter side are assumed to be 4:3. A pack that exceeds config "
+        "'plain_pack_gb' is encoded, and is assumed to take 7 % of the size of its pixels if the protocol saves JPEGs, "
+        "else 40 %.",
+        "SLURM jobs: two per run (training, embedding), one per row and seed (metrics), and a few that prepare data.",
+        "A run that can be copied from another study's finished run is counted as if it were trained.",
     ]
     if any(row["trials"] for row in rows):
         sentences.append(
             "Runs after a + are trials of the search for a row's settings. Each is assumed to take as long as a run of "
-            "the row, and is one SLURM job, because nothing is embedded."
+            "the row, and is one SLURM job, because trials embed no test images."
         )
     spread = [dataset["name"] for dataset in document["datasets"] if dataset["sizes"] and not dataset["sizes"]["exact"]]
     if spread:
         sentences.append(
-            f"Numbers of images of {', '.join(spread)} are from config/datasets, with classes of equal size; they "
-            "become exact when the dataset is split."
+            f"The numbers of images of {', '.join(spread)} come from config/datasets and assume classes of equal size; "
+            "they become exact once the dataset is split."
         )
     if document["left_out"]:
         sentences.append(
@@ -277,10 +278,10 @@ def _speeds(rows: Sequence[Row], gpu: Mapping[str, Any]) -> str:
         return sentence + " Once runs on such a device have finished, their speed is used instead."
     rates = [row["speed"] / 1e12 for row in measured]
     of_rows = sum(row["speed_from"] == "row" for row in measured)
-    replaced = f"Hours of {len(measured)} of {len(rows)} rows use the speed of finished runs instead"
+    replaced = f"The hours of {len(measured)} of {len(rows)} rows use the speed of finished runs instead"
     return (
-        f"{sentence} {replaced}: {of_rows} their own, the others the median of all. These reached "
-        f"{between(min(rates), max(rates))} TFLOP/s."
+        f"{sentence} {replaced}: {of_rows} the speed of their own runs, the others the median of all runs. These "
+        f"speeds are {between(min(rates), max(rates))} TFLOP/s."
     )
 
 

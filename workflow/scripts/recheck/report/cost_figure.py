@@ -24,7 +24,7 @@ def draw(document: Mapping[str, Any], png: str | Path, svg: str | Path) -> Drawi
     """One bar per row; with early stopping, one panel for the shortest runs and one for the longest."""
     rows = [row for row in document["rows"] if "hours" in row]
     if not rows:
-        return note("No hours: the cost of no row is known.", png, svg)
+        return note("No hours: the cost of every row is unknown.", png, svg)
     ranges = any(row["hours"][0] != row["hours"][1] for row in rows)
     names, ends = _segments(document, rows)
     titles = ("If early stopping ends runs at once", "If runs take all steps") if ranges else ("",)

@@ -20,14 +20,14 @@ from recheck.report.style import COLOURS, FAINT, INK, MARKERS, WIDTH, legend_lin
 PICTURES = {
     "data": (
         "Training data",
-        "Points drawn like a training batch, coloured by circle. A point's radius is that of its circle plus noise "
-        "with a standard deviation of 1/5, which equals the distance between two circles.",
+        "Points drawn like a training batch, coloured by circle. A point's radius is its circle's radius plus "
+        "noise with a standard deviation of 1/5, the distance between neighbouring circles.",
     ),
     "losses": (
         "Training loss",
         "The loss of each step (faint) and its moving average, each panel with its own scale. Every step uses a new "
-        "batch of four points per circle, so single values vary. The contrastive loss is a mean over the pairs that "
-        "still have a loss: once the easy pairs have none, the mean over the others may rise.",
+        "batch of four points per circle, so single values vary. The contrastive loss is a mean over the pairs whose "
+        "loss is not zero: once the easy pairs drop out, the mean over the others may rise.",
     ),
     "embeddings": (
         "Learned embeddings",

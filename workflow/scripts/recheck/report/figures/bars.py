@@ -181,7 +181,7 @@ class Bars(Figure):
         if BEST_ON_TEST in shown:
             yield "The best epoch on test is selected on the test set itself."
         if LAST_EPOCH in shown:
-            yield "The last epoch is not selected."
+            yield "The last epoch involves no selection."
         if len(shown) > 1:
             yield f"The numbers belong to the {view_title(shown[0])}."
         if quoted(facts):

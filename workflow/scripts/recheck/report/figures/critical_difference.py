@@ -138,7 +138,7 @@ def _scale(axis: Axes, critical: float, count: int) -> None:
     """The critical difference as a length above the axis."""
     text = f"critical difference {number(critical)}"
     if critical > count - 1:
-        axis.text(1, -1.7, f"{text}: more than all {count} ranks, so no two methods can differ", va="center")
+        axis.text(1, -1.7, f"{text}: the ranks of {count} methods cannot differ by this much", va="center")
         return
     line = {"color": INK, "lw": 1.4, "clip_on": False}
     axis.plot([1, 1 + critical], [-1.7, -1.7], marker="|", **line)

@@ -25,7 +25,7 @@ class Effort(Figure):
     name, title, place = "effort", "Trials needed by published searches", 63
     caption = (
         "How many trials each search on {dataset} needed until its best validation MAP@R was within {close:g} points "
-        "of what it reached in the end. Few trials mean that a method is easy to tune, not that it is good. The "
+        "of its final value. Few trials mean that a method is easy to tune, not that it is good. The "
         "methods are ordered by the median over their published searches on all datasets (short vertical line). "
         "Crosses are their searches on the other datasets. Every mark is a single search, so small differences mean "
         "nothing."

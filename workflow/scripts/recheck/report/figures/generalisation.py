@@ -184,7 +184,7 @@ class Generalisation(Figure):
             yield "Measured values are means over seeds and folds."
         columns = facts["generalisation_columns"]
         if columns and _is_quoted(facts, columns[0]):
-            yield "Hollow marks are published values of the end of training."
+            yield "Hollow marks are published values from the end of training."
 
     def applies(self, facts: Facts) -> bool:
         columns = facts["generalisation_columns"]

@@ -179,7 +179,7 @@ class Metrics(Figure):
             yield "All values are published."
         yield whiskers
         if measured and SEPARATED in facts["views"] and not whiskers:
-            yield "Small dots are single folds, of which the view “separated” shows the mean."
+            yield "Small dots are single folds; the view “separated” shows their mean."
         if facts["reference"] in measured:
             yield "The vertical lines mark the untrained model."
 

@@ -99,7 +99,7 @@ def draw(
         axis.xaxis.set_minor_locator(LogLocator(10, ()))
         axis.set(xlabel="CPU seconds of training, one seed", ylabel=f"{metric_title(metric)} (percent)", title=title)
         handles, _ = axis.get_legend_handles_labels()
-        handles.append(legend_line(color=INK, lw=1.2, label="not beaten in both"))
+        handles.append(legend_line(color=INK, lw=1.2, label="not beaten at the same cost or less"))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
         _names(figure, axis, points, {id(point) for point in best})
         return save(figure, png, svg)
@@ -166,9 +166,9 @@ def _inside(places: Sequence[float], axis: Axes, gap: float) -> list[float]:
 class Pareto(Figure):
     name, title, place = "pareto", "Cost against quality", 22
     caption = (
-        "What training costs and what it gives on {dataset}. The cost is the CPU time of one seed (all folds or "
-        "members, without the search); its axis is logarithmic. Circled rows, joined by the line, are not beaten: no "
-        "row is better for the same cost or less. Dotted lines are rows without training."
+        "The cost of training against the quality that it reaches on {dataset}. The cost is the CPU time of one seed "
+        "(all folds or members, without the search); its axis is logarithmic. Circled rows, joined by the line, are "
+        "not beaten: no row is better for the same cost or less. Dotted lines are rows without training."
     )
     needs = ("evaluations", "runs")
 

@@ -64,7 +64,7 @@ class Search(Figure):
 
     def sentences(self, facts: Facts) -> Iterable[str]:
         if any(search["sampler"] in ADAPTIVE for search in searches(facts).values()):
-            yield "Shaded trials are Sobol points, which no result has influenced."
+            yield "Shaded trials are Sobol points, which do not depend on earlier results."
         yield "Crosses at the bottom are trials that failed."
 
     def draw(self, inputs: Inputs, png: str | Path, svg: str | Path) -> Drawing:

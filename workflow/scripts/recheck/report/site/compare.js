@@ -12,7 +12,7 @@ function compareRows(data, a, b, metric) {
   });
   if (shared.some((seed) => splits[0].get(seed) !== splits[1].get(seed)))
     return { reason: "the two rows were measured on different splits" };
-  if (shared.length < 2) return { reason: shared.length ? "one shared seed has no spread" : "no seed is in both rows" };
+  if (shared.length < 2) return { reason: shared.length ? "the two rows share only one seed" : "the two rows share no seed" };
   return { tested: paired.compare(first, second, data.tails) };
 }
 
@@ -67,7 +67,7 @@ function showComparison(data, state, a, b, closed) {
     h(
       "p",
       { class: "note" },
-      "Values are paired by seed, and by fold where a view has folds; both rows must have the same split. The interval is a bootstrap over seeds; few seeds allow only the confidence given in brackets. P(A > B) is the share of pairs in which A is higher, ties count half. p is from a sign-flip test over seeds, which cannot be small with few seeds.",
+      "Values are paired by seed, and by fold where a view has folds; both rows must have the same split. The interval comes from a bootstrap over seeds; with few seeds, its confidence (in brackets) is below 95 %. P(A > B) is the share of pairs in which A is higher; ties count half. p comes from a sign-flip test over seeds; with few seeds it cannot be small.",
     ),
   );
   content.push(...galleriesOf(data, a, b, names));

@@ -157,7 +157,7 @@ function latexOf(data, state, rows) {
   );
   const sources = cited.sources.length ? ` Sources of published values: \\cite{${cited.sources.join(",")}}.` : "";
   return [
-    "% Needs \\usepackage{booktabs,graphicx}. The BibTeX entries are in the export as BibTeX.",
+    "% Needs \\usepackage{booktabs,graphicx}. The BibTeX export has the entries.",
     "\\begin{table*}",
     "\\centering",
     "\\small",
@@ -187,7 +187,7 @@ function captionOf(data, state, rows) {
   const some = (test) => cells.some(test);
   const sentences = [`${metrics.join(", ")} in percent on ${datasets.join(", ")}.`];
   if (data.plain.some((metric) => shownMetrics(data, state).includes(metric)))
-    sentences[0] = `${metrics.join(", ")} on ${datasets.join(", ")}; distances are cosine distances, all else is in percent.`;
+    sentences[0] = `${metrics.join(", ")} on ${datasets.join(", ")}; distances are cosine distances, all other values are in percent.`;
   if (some((cell) => cell.mean !== null)) sentences.push("“ours”: measured with Recheck.");
   if (some((cell) => cell.interval !== null)) sentences.push("±: 95 % t-interval over seeds.");
   if (some((cell) => cell.quotes.length)) sentences.push("“published”: quoted, not measured here.");

@@ -81,7 +81,7 @@ function verdictSentence(cell, digits) {
   const bounds =
     cell.low === undefined
       ? ""
-      : `The interval in which a published value is expected is ${number(cell.low, digits)} to ${number(cell.high, digits)}`;
+      : `The prediction interval for the published value is ${number(cell.low, digits)} to ${number(cell.high, digits)}`;
   const rule = cell.alpha === undefined ? "" : ` Rule: α = ${cell.alpha}, δ = ${cell.delta}.`;
   const tests =
     cell.p === undefined
@@ -89,10 +89,10 @@ function verdictSentence(cell, digits) {
       : ` Standard deviation over seeds: ${number(cell.sd, digits)}. Test of equal means: ${pText(cell.p)} (adjusted for all tests of the study: ${pText(cell.p_adjusted)}). Test of equivalence within δ: ${pText(cell.p_equivalence)}.`;
   const within = isWithin(cell) ? " The means differ by less than δ." : "";
   const ends = {
-    reproduced: "; the published value is inside, and the means differ by less than δ.",
-    lower: `; the published value is above it.${within}`,
-    higher: `; the published value is below it.${within}`,
-    undecided: `; the published value is inside, but a difference of δ cannot be excluded. It would take ${cell.seeds_needed || "more"} seeds to decide.`,
+    reproduced: "; the value lies inside, and the means differ by less than δ.",
+    lower: `; the value lies above it.${within}`,
+    higher: `; the value lies below it.${within}`,
+    undecided: `; the value lies inside, but a difference of δ cannot be excluded. It would take ${cell.seeds_needed || "more"} seeds to decide.`,
     "one seed": "One seed has no spread, so there is no verdict.",
     "not run": "No seed has been measured here.",
   };

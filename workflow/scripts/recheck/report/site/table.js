@@ -345,7 +345,7 @@ function drawTable(root, data, state, rows, limit, events) {
 
 function heading(column, state, events) {
   if (column.plot)
-    return h("th", { scope: "col", class: "plot" }, column.title, h("span", { class: "away" }, " as a drawing"));
+    return h("th", { scope: "col", class: "plot" }, column.title, h("span", { class: "away" }, " as a plot"));
   const sorted = state.sort === column.key;
   const arrow = sorted ? (state.down ? "▼" : "▲") : "";
   return h(

@@ -103,8 +103,8 @@ def about_sizes(dataset: str, sizes: Mapping[str, Any], trained: bool = True) ->
         sentences.append(
             "Split: the authors' published lists."
             if sizes["lists"]
-            else "Split: generated here, because the authors' lists could not be fetched. Published values are "
-            "measured on their lists."
+            else "Split: generated here, because the authors' lists could not be fetched. Published values were "
+            "measured on those lists."
         )
     if trained and (folds := sizes.get("folds")):
         start = f"{folds} folds, each trained on about" if folds > 1 else "Trained on"
@@ -134,7 +134,7 @@ def _about_validation(rows: pd.DataFrame) -> list[str]:
     shown = rows[rows["view"] == VALIDATION]
     if shown["published"].isna().all():
         return []
-    sentences = ["“Validation”: mean over the folds of the selected epochs' metric on their validation classes."]
+    sentences = ["“Validation”: metric of the selected epoch on the validation classes of its fold, mean over folds."]
     if shown["mean"].notna().any():
         sentences.append(
             "Its published values are the best of many trials, each trained once; a repetition with the same settings "

@@ -48,7 +48,7 @@ def _about(searches: Sequence[QuotedSearch], ours: bool) -> str:
         "later in the same search: a wider space may have better values.",
     ]
     if ours:
-        sentences.append("Ours: the search of this study, in the space that its file gives.")
+        sentences.append("Ours: the search of this study, in the space defined in its file.")
     return " ".join(sentences)
 
 
@@ -188,7 +188,7 @@ def _about_effort(every: Sequence[QuotedSearch], own_columns: Sequence[str]) -> 
         f"Number of trials after which a search was within {close} points of validation MAP@R of its own best, easiest "
         "method first. Each number is a single published search; the median is over all published searches of the "
         "method, on all datasets.",
-        f"{early} of {len(every)} searches were as close after the first five trials, which no result has influenced.",
+        f"{early} of {len(every)} searches were already that close after the first five trials, which use no results.",
     ]
     if own_columns:
         sentences.append("Ours: the searches of this study.")
