@@ -222,7 +222,7 @@ def assumptions(document: Document) -> list[str]:
             "possible; the upper end is a run that takes all steps of its schedule."
         )
     sentences += [
-        "FLOPs are computed from the shapes of the network's tensors; a multiplication with an addition counts as two. "
+        "FLOPs are computed from the shapes of the network's tensors; a multiply-add counts as two. "
         "They cover training steps and the forward passes for evaluation and embedding. For grouped convolutions the "
         "backward pass counts as two forward passes. Losses, miners, optimisers, nearest-neighbour search and "
         "clustering are not counted.",

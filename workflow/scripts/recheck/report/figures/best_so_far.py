@@ -46,7 +46,7 @@ class BestSoFar(Figure):
     caption = (
         "The searches for hyper-parameters that were published for {dataset}: the highest validation MAP@R (mean over "
         "four folds) among the trials so far. The dot is the first trial within {close:g} points of the search's own "
-        "best. Shaded: the first {startup} published trials, which use no results. The axis starts "
+        "best. Shaded: the first {startup} published trials, which do not depend on results. The axis starts "
         "{depth:g} points below the lowest final value, so the lower part of some curves is not shown."
     )
     needs = ("quoted_searches", "trials")

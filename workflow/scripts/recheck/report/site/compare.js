@@ -12,7 +12,8 @@ function compareRows(data, a, b, metric) {
   });
   if (shared.some((seed) => splits[0].get(seed) !== splits[1].get(seed)))
     return { reason: "the two rows were measured on different splits" };
-  if (shared.length < 2) return { reason: shared.length ? "the two rows share only one seed" : "the two rows share no seed" };
+  if (shared.length < 2)
+    return { reason: shared.length ? "the two rows share only one seed" : "the two rows share no seed" };
   return { tested: paired.compare(first, second, data.tails) };
 }
 

@@ -188,7 +188,8 @@ def _about_effort(every: Sequence[QuotedSearch], own_columns: Sequence[str]) -> 
         f"Number of trials after which a search was within {close} points of validation MAP@R of its own best, easiest "
         "method first. Each number is a single published search; the median is over all published searches of the "
         "method, on all datasets.",
-        f"{early} of {len(every)} searches were already that close after the first five trials, which use no results.",
+        f"{early} of {len(every)} searches were already that close after the first five trials, which do not depend on "
+        "results.",
     ]
     if own_columns:
         sentences.append("Ours: the searches of this study.")
