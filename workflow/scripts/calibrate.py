@@ -12,7 +12,7 @@ from recheck.job import job
 from recheck.training.gpus import hide_gpus
 
 with job(snakemake) as log:
-    hide_gpus()  # this job has reserved none
+    hide_gpus()  # this job has reserved no GPU
     source, output, wildcards = snakemake.input, snakemake.output, snakemake.wildcards
     configuration = snakemake.params.configuration
     embeddings = read_embeddings(source.embeddings)

@@ -13,7 +13,7 @@ from recheck.job import job
 
 
 def findings(config, params):
-    """Findings in the order in which they are shown; each check starts when it is asked for."""
+    """Findings in the order in which they are shown; each check runs only when its finding is requested."""
     workers = params.run_threads - 1 if config["workers"] is None else config["workers"]
     yield from python(Path("requirements.txt"))
     yield open_files()

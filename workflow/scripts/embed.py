@@ -27,7 +27,7 @@ with job(snakemake):
     torch.set_num_threads(config["cpu_threads"])
     make_deterministic(config["deterministic"])
     device = reserve_device(config, f"embed {snakemake.output[0]}", snakemake.resources)
-    # Every image is read once, so a copy of the pack is used, but not made.
+    # Each image is read only once, so an existing local copy of the pack is used, but none is made.
     folder = local_pack(Path(source.pack).parent, config.get("pathvars", {}).get("scratch"), make=False)
     data = FoldData.load(source.index, source.split, folder, int(snakemake.wildcards.fold))
     roles = {role: data.roles[role] for role in embedded(data.roles)}

@@ -11,7 +11,7 @@ from recheck.job import job
 from recheck.training.gpus import hide_gpus
 
 with job(snakemake) as log:
-    hide_gpus()  # this job has reserved none
+    hide_gpus()  # this job has reserved no GPU
     wildcards, configuration = snakemake.wildcards, snakemake.params.configuration
     faiss.omp_set_num_threads(snakemake.threads)
     split = read_split(snakemake.input.split, 0)

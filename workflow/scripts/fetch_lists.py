@@ -1,4 +1,4 @@
-"""Fetch the published lists of a dataset's split; record if they are not available."""
+"""Fetch the published lists of a dataset's split, or record that they are not available."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Write the tables of a study's published searches, with our own beside them."""
+"""Write the tables of a study's published searches, with our own searches beside them."""
 
 from recheck.files import write_json, write_text
 from recheck.job import job

@@ -1,4 +1,4 @@
-"""Train one run, and write its model, history and record; of a trial, only its history and record."""
+"""Train one run and write its model, history and record; for a trial, write only the history and record."""
 
 import shutil
 import sys
@@ -62,7 +62,7 @@ with job(snakemake) as log:
     hardware = machine(device, snakemake.threads)
     finished_runs, outputs = FinishedRuns(snakemake.params.state), dict(snakemake.output.items())
     key = reuse_key(fingerprint, hardware, config["deterministic"])
-    # A tuned run is planned again after each change of its search, mostly with the same values.
+    # Snakemake plans a tuned run again after each change of its search, usually with the same values.
     note = finished_runs.keep if trial is None and source.get("tuned") else finished_runs.note
     if config.get("reuse", True) and (reused := finished_runs.copy(key, outputs)):
         user_files.copy_to(folder / "code")
@@ -75,7 +75,7 @@ with job(snakemake) as log:
         sys.exit()
     pack = local_pack(Path(source.pack).parent, config.get("pathvars", {}).get("scratch"))
     images = FoldData.load(source.index, source.split, pack, fold)
-    # Only now: a job that still waits for a GPU or a copy has no state to save and may be stopped at once.
+    # Only from here on: a job that is still waiting for a GPU or a copy has no state to save, so a signal may end it.
     stop = StopRequest().listen()
     for sentence in padding_notes(configuration["transforms"], images.shapes):
         where = f"study '{wildcards.study}', dataset '{wildcards.dataset}'"
@@ -145,7 +145,7 @@ with job(snakemake) as log:
             "images_forwarded": run.images_forwarded,
             "trainable_parameters": run.trainable_parameters,
             "wall_seconds": round(time.perf_counter() - started, 1),
-            # of this process, after its imports: unlike wall time, it hardly depends on other jobs on the machine
+            # CPU time of this process, after its imports: unlike wall time, it hardly depends on other jobs
             "cpu_seconds": round(time.process_time() - used, 1),
         },
     )

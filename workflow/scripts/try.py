@@ -1,4 +1,4 @@
-"""Try the rows of a study: one real training step and one small evaluation each, in seconds, without any results."""
+"""Try the rows of a study in seconds: one real training step and one small evaluation per row. No results are kept."""
 
 import torch
 

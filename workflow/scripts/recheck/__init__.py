@@ -7,8 +7,8 @@
     model = recheck.load("results/quickstart/emoji/triplet/seed0")
     model.embed(["one.png", "other.png"])                  # (2, 512) float32, of length 1
 
-Everything else in this package serves the workflow and may change without notice. Importing it takes milliseconds: each
-of these names imports its libraries when it is first used.
+Everything else in this package serves the workflow and may change without notice. ``import recheck`` takes
+milliseconds: each of these names imports its libraries when it is first used.
 """
 
 import importlib

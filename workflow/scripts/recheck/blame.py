@@ -1,7 +1,7 @@
 """Errors in the user's own code: the file and line that failed, and the shapes of the tensors involved.
 
 A user's code is any file that belongs to neither Recheck nor an installed package. A UserError from here says whose
-code failed. An error without such a file is a bug in Recheck, with its traceback in the log.
+code failed. An error that involves no such file is a bug in Recheck; its traceback is in the log.
 """
 
 import ast
@@ -26,10 +26,10 @@ METHODS = ("forward", "__call__", "draw_pass", "draw", "__init__")
 
 @contextlib.contextmanager
 def user_code(what: str, part: Any, **arguments: Any) -> Iterator[None]:
-    """Turn an error of a part within this context into a UserError if the part is not one of Recheck's.
+    """Within this context, turn an error of a part into a UserError unless the part belongs to Recheck.
 
     ``what`` is the part's kind (loss, sampler, …), ``part`` an object, class or function, and ``arguments`` the values
-    that it was called with. The error of a full disk or GPU passes through.
+    that it was called with. Errors about a full disk or GPU pass through.
     """
     try:
         yield
@@ -117,7 +117,7 @@ def place_of(part: Any) -> str:
 
 
 def name_of(part: Any) -> str:
-    """``module:Class`` of a user's part, the bare name of another."""
+    """``module:Class`` of a user's part; the bare name of any other part."""
     cls = part if hasattr(part, "__qualname__") else type(part)
     return f"{cls.__module__}:{cls.__qualname__}" if is_users(_file(part)) else cls.__qualname__
 
@@ -148,7 +148,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _deepest(error: BaseException, skip: int) -> str:
-    """The deepest line of the user's files on the way to the error."""
+    """File and line of the deepest frame of the traceback in a user's file; empty if there is none."""
     if isinstance(error, SyntaxError) and is_users(error.filename):
         return f"{_short(error.filename)}, line {error.lineno}"
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))[skip:]):

@@ -1,4 +1,4 @@
-"""Failures of the machine rather than of any code: GPU, memory, disk and network, each with its own sentence."""
+"""Error messages for failures of the machine, not of any code: GPU, memory, disk and network."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ NO_NETWORK = f"check the internet connection or the proxy, and {AGAIN}"
 def sentence(error: BaseException) -> str | None:
     """What happened to the machine and what to do; None if the machine is not to blame.
 
-    PyTorch's exceptions are recognised by name and text, so that nothing is imported for a job that does not use it.
+    PyTorch's exceptions are recognised by name and text, so that jobs without PyTorch need not import it.
     """
     text = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     name = type(error).__name__
@@ -41,7 +41,7 @@ def sentence(error: BaseException) -> str | None:
 
 
 def out_of_gpu_memory(error: BaseException) -> bool:
-    """Whether the GPU ran out of memory, in PyTorch's allocator or in a library of CUDA."""
+    """Whether the GPU ran out of memory, in PyTorch's allocator or in a CUDA library."""
     words = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED", "MPS backend out of memory")
     return type(error).__name__ == "OutOfMemoryError" or any(word in str(error) for word in words)
 

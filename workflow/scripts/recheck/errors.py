@@ -18,7 +18,7 @@ class UserError(Exception):
 
 
 class MachineError(UserError):
-    """A UserError about the machine or its files, which no setting of a run has caused."""
+    """A UserError about the machine or its files, not caused by any setting of a run."""
 
 
 class MissingPackage(UserError, ImportError):

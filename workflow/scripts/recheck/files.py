@@ -91,14 +91,14 @@ def check_writable(key: str, folder: str | Path, instead: str) -> None:
 
 
 MOST_LEVELS = 64
-"""Deepest nesting of folders in a dataset."""
+"""Maximum depth of nested folders in a dataset."""
 
 
 def walk(root: str | Path, skip: Callable[[str], bool] = lambda name: False) -> Iterator[os.DirEntry]:
-    """Every file below a folder, in no particular order. Too deep a tree is refused.
+    """Every file below a folder, in no particular order. Refuses trees deeper than ``MOST_LEVELS``.
 
     Links to files are files. Links to folders are not followed; pipes, devices and broken links are left out.
-    ``skip`` says which folders and files to leave out, by their name.
+    ``skip`` gets the name of a file or folder and says whether to leave it out.
     """
     folders = [(os.fspath(root), 0)] if Path(root).is_dir() else []
     while folders:
@@ -124,7 +124,7 @@ def _is_file(entry: os.DirEntry) -> bool:
 
 def below(entry: os.DirEntry, root: str | Path) -> str:
     """The path of a file that :func:`walk` has found, relative to the folder."""
-    return entry.path[len(os.path.join(root, "")) :]  # noqa: PTH118 (half a million)
+    return entry.path[len(os.path.join(root, "")) :]  # noqa: PTH118 (called half a million times)
 
 
 def _entries(folder: str) -> list[os.DirEntry]:

@@ -19,7 +19,7 @@ log = logging.getLogger("recheck")
 
 
 class Stopped(SystemExit):
-    """Raised by TERM, so that the job ends at once but incomplete files are removed."""
+    """Raised on SIGTERM, so that the job ends at once but still removes incomplete files."""
 
     def __init__(self, signal_number: int):
         super().__init__(128 + signal_number)
@@ -96,7 +96,7 @@ def _end(path: Path, message: str, reason: str, for_good: bool = False) -> NoRet
 
 
 def _reset_future_times(inputs: Iterable[str]) -> None:
-    """Set inputs with a modification time in the future, caused by a wrong clock on any machine, to now.
+    """Reset modification times in the future, caused by a wrong clock on some machine, to now.
 
     Otherwise the outputs would be older than their inputs, and Snakemake would delete them after hours of work.
     """
@@ -122,7 +122,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def _disk_message(error: OSError) -> str:
-    """The message for an unexpected error of a file, such as an input that disappeared."""
+    """The message for an unexpected file error, such as an input that disappeared."""
     name = error.filename or "a file"
     if isinstance(error, FileNotFoundError):
         return f"{name} has disappeared: run the same command again to recreate it."

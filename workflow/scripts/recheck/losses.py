@@ -4,10 +4,10 @@
     value = loss(embeddings, labels)  # one number; value.backward() differentiates it
 
 ``embeddings`` are the raw outputs of a network, (batch, dimensions) in float32 or float64; a loss normalises them
-itself where its paper does. ``labels`` are whole numbers, (batch,). Losses with one proxy per class count classes from
-0. Pair and triplet losses of pytorch-metric-learning take the result of a miner as third argument.
+itself where its paper does. ``labels`` are whole numbers, (batch,). For losses with one proxy per class, labels start
+at 0. Pair and triplet losses of pytorch-metric-learning take the result of a miner as their third argument.
 
-Some losses need a special kind of batch, and raise an error that describes it if they get another:
+Some losses need a special kind of batch, and raise an error that describes it if they get any other:
 
 - ``NPairLoss`` and ``AngularPairLoss``: the batches of ``recheck.samplers.Pairs``;
 - ``PrototypicalLoss``: the batches of ``recheck.samplers.Episodes``;
@@ -33,14 +33,14 @@ Some losses need a special kind of batch, and raise an error that describes it i
 
 **Others that method files use**: ``SupConLoss``, ``ThresholdConsistentMarginLoss``.
 
-**pytorch-metric-learning, corrected where the library's fail**: ``DynamicSoftMarginLoss``, ``HistogramLoss``,
+**pytorch-metric-learning, corrected where the library's version fails**: ``DynamicSoftMarginLoss``, ``HistogramLoss``,
 ``P2SGradLoss``.
 
 **TensorFlow Similarity**: ``MinedMultiSimilarityLoss``, ``MinedTripletLoss``, ``PositiveNegativeLoss``,
 ``TwoSidedCircleLoss``.
 
-docs/fidelity.md lists which of them were tested against the outputs of the original program, and how closely they
-agree. Classes without a module in Recheck come unchanged from pytorch-metric-learning.
+docs/fidelity.md lists which of these losses were tested against the outputs of the original program, and how closely
+they agree. Losses that Recheck does not implement itself come unchanged from pytorch-metric-learning.
 """
 
 from pytorch_metric_learning.losses import (

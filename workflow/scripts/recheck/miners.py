@@ -5,7 +5,7 @@
     value = loss(embeddings, labels, miner(embeddings, labels))
 
 A miner returns a tuple of index tensors: three for triplets (anchor, positive, negative), four for pairs. Losses of
-pytorch-metric-learning, and ``BoundaryMarginLoss``, take it as third argument.
+pytorch-metric-learning, and ``BoundaryMarginLoss``, take it as their third argument.
 
 ``MultiSimilarityMiner`` is pytorch-metric-learning's. ``DistanceWeightedMiner`` draws the same triplets as
 pytorch-metric-learning's, but waits for a GPU only twice per batch. ``DistanceWeightedSampler`` is the miner of the

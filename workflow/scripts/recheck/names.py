@@ -16,7 +16,7 @@ BACKBONE, HEAD = MODEL_VIEWS = ("backbone", "head")
 # or in the queries: images of trained classes, or of unseen classes.
 QUERY_VIEWS = ("seen_queries", "unseen_queries")
 VIEWS = (*FOLD_VIEWS, *EPOCH_VIEWS, *MODEL_VIEWS, *QUERY_VIEWS)
-# Not a view of test images: what the selected epochs reach on validation classes. Published values may have it.
+# Not a view of test images: metrics of the selected epochs on the validation classes. Published values may have it.
 VALIDATION = "validation"
 VIEW_TITLES = {BEST_ON_TEST: "best epoch on test", BACKBONE: "backbone, cosine"}
 
@@ -34,7 +34,7 @@ CALIBRATED = {
     "distance": "distance",
 }
 
-# Metrics that are not shares, so not in percent, and for which more is not better.
+# Metrics that are not fractions: they are not shown in percent, and higher is not better.
 DISTANCES = ("distance",)
 
 # Networks that a study names without a library or module.
@@ -48,7 +48,7 @@ OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # Suffix of rows from released checkpoints, so that Snakemake can choose the rule by the path.
 RELEASED = "_released"
-# Layout of released checkpoints → mark of their rows. Best on test: saved whenever the test accuracy improved.
+# Layout of released checkpoints → mark of their rows. "Best on test": saved whenever the test accuracy improved.
 LAYOUTS = {"mlrc": "released", "contextual": "released, best on test"}
 
 
@@ -142,6 +142,6 @@ def watched_metrics(selection: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def check_backbone(name: str) -> None:
-    """Refuse a backbone that is neither listed nor of timm nor the user's own."""
+    """Refuse a backbone that is neither listed nor from timm nor the user's own."""
     if name not in BACKBONES and not name.startswith("timm/") and ":" not in name:
         raise UserError(f"Unknown backbone '{name}'; {nearest(name, BACKBONES)}, 'timm/<model>' or 'module:function'.")

@@ -144,7 +144,7 @@ KINDS: dict[str, dict[str, tuple[str, ...] | dict[str, str]]] = {
         },
     },
 }
-# Arguments whose value is a part of the same kind as the argument's name.
+# Arguments whose value is a part, with the argument's name as its kind.
 NESTED = ("distance", "loss", "lr_schedule", "miner", "reducer")
 
 
@@ -154,7 +154,7 @@ def names(kind: str | None) -> list[str]:
 
 
 def check(spec: Any, kind: str | None, source: str, key: str | None = None) -> None:
-    """Refuse a part with an unknown class, or with such a part nested in it, without importing anything.
+    """Refuse a part if its class, or that of a part nested in it, is unknown; nothing is imported.
 
     A user's file is read for its names, not run.
 
@@ -221,7 +221,7 @@ def takes(spec: dict[str, Any], kind: str, argument: str) -> bool:
 
 
 def find(name: str, kind: str | None, what: str | None = None) -> Any:
-    """Class by its listed name or by ``module:Class``."""
+    """The class with this listed name, or of this ``module:Class``."""
     if ":" in name:
         return load(name, what or kind)
     for modules in _modules(kind):
@@ -254,9 +254,9 @@ def load(name: str, what: str) -> Any:
 
 
 def own_files(configuration: Any) -> list[str]:
-    """The user's files that run settings use: modules of ``module:Class`` with all that they import, and weights.
+    """The user's files that run settings use: modules of ``module:Class`` with everything they import, and weights.
 
-    They are part of a run's fingerprint, so editing one makes it a new run.
+    They are part of a run's fingerprint, so editing one of them starts a new run.
     """
     if isinstance(configuration, (dict, list)):
         values = configuration.values() if isinstance(configuration, dict) else configuration
@@ -291,7 +291,7 @@ def _required(cls: Any) -> list[str]:
 
 
 def _incomplete(what: str, name: str, cls: Any, missing: list[str]) -> str:
-    """The sentence about arguments that neither the study nor Recheck gives."""
+    """The error message for arguments that neither the study nor Recheck provides."""
     if inspect.isfunction(cls):
         return f"{place_of(cls)}: the {what} '{name}' is a function. It must be a class (docs/extending.md)."
     listed = ", ".join(f"'{key}'" for key in missing)

@@ -1,4 +1,4 @@
-"""Published searches for hyper-parameters: their spaces, all their trials, and what can be computed from them."""
+"""Published hyper-parameter searches: their spaces, all their trials, and what can be computed from them."""
 
 import csv
 import math
@@ -18,7 +18,7 @@ ABOUT_SPACE = (*KEY, "setting", "low", "high", "log", "startup", "published_name
 ABOUT_TRIAL = (*KEY, "trial", "best_so_far", "objective", "error_bar")
 # A search is close to its best once its objective is within this difference of it: half a percentage point.
 CLOSE = 0.005
-# Fraction of the range within which a value equals a bound: an optimiser that meets a bound tries it, up to rounding.
+# Values closer than this fraction of the range are equal: at a bound, an optimiser tries the bound, up to rounding.
 SAME = 1e-9
 
 
@@ -35,9 +35,9 @@ class QuotedTrial:
 
 @dataclass(frozen=True)
 class QuotedSearch:
-    """A published search. Objectives are fractions, and trials are in the order in which they were made.
+    """A published search. Objectives are fractions, and trials are in the order in which they were run.
 
-    No result has influenced the first ``startup`` trials.
+    The first ``startup`` trials were proposed without regard to any result.
     """
 
     dataset: str
@@ -70,10 +70,10 @@ class QuotedSearch:
 
     @cached_property
     def on_bound(self) -> dict[str, str]:
-        """Setting → the bound on which its selected value lies, for settings on a bound.
+        """Setting → the bound that its selected value lies on; settings between their bounds are left out.
 
-        Bounds were widened by hand during some searches, and only the final ones were published. The earlier bound is
-        known from the trials: it is the lowest or the highest value up to the selected trial, and was tried before.
+        Bounds were widened by hand during some searches, and only the final ones were published. An earlier bound shows
+        in the trials: the selected value is the lowest or the highest so far, and was tried more than once.
         """
         bounds = {parameter.name: self._bound(parameter) for parameter in self.space}
         return {name: bound for name, bound in bounds.items() if bound}
@@ -96,7 +96,7 @@ def needed(best_so_far: Sequence[float]) -> int:
 
 
 def median_needed(searches: Iterable[QuotedSearch]) -> dict[str, float]:
-    """Row → median over its published searches of the number of trials needed, the smallest first."""
+    """Row → median number of trials that its published searches needed; the smallest median comes first."""
     counts: dict[str, list[int]] = {}
     for search in searches:
         counts.setdefault(search.row, []).append(search.needed)

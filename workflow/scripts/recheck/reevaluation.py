@@ -1,9 +1,9 @@
 """Keep Snakemake's scheduler from looking for jobs more and more often.
 
 Snakemake (9.27) looks for jobs to start when a job has ended, and again after the time span of
-``--max-jobs-per-timespan``, one second by default. Every look plans the next one, and those that ended jobs caused go
-on beside each other: after 400 jobs Snakemake looks 400 times per second and keeps most of a core busy. One planned
-look per time span is enough.
+``--max-jobs-per-timespan``, one second by default. Every look plans the next one, so each finished job starts another
+endless series of looks: after 400 jobs, Snakemake looks 400 times per second and keeps most of a core busy. One
+planned look per time span is enough.
 """
 
 import threading
@@ -30,7 +30,7 @@ def install(scheduler: type, timer: Callable[..., Any] = threading.Timer) -> Non
             self._open_jobs.release()
 
         waiting = timer(delay, look)
-        waiting.daemon = True  # the end of Snakemake does not wait for it
+        waiting.daemon = True  # Snakemake can exit without waiting for it
         waiting.start()
 
     scheduler._schedule_reevalutation = plan

@@ -4,7 +4,7 @@ import re
 
 Resize = dict[str, int | list[int]] | None
 PLAIN_GB = 100
-"""Gigabytes of pixels beyond which a pack is encoded, unless the config says otherwise."""
+"""Packs with more gigabytes of pixels than this are encoded, unless the config says otherwise."""
 
 
 def resize_slug(resize: Resize) -> str:

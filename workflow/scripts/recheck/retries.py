@@ -1,6 +1,6 @@
 """Prevent retries of jobs whose errors only the user can correct.
 
-Snakemake retries every failed job (``retries`` of a profile) and has no setting to exclude some
+Snakemake retries every failed job (``retries`` of a profile) and has no setting to exclude some of them
 (https://github.com/snakemake/snakemake/issues/2441). On a cluster, each retry waits in the queue and asks for more
 memory. So a job that fails for good says so in the file ``<rule>.failed`` beside its log, and the Snakemake that
 submitted it reads this file before it decides.
@@ -39,7 +39,7 @@ def failed_for_good(logs: Iterable[str], since: float) -> bool:
 
 
 def install(kinds: Iterable[type], since: float) -> None:
-    """Let Snakemake's classes of jobs and groups allow no retry of jobs that have failed for good.
+    """Make Snakemake's job and group classes refuse to retry jobs that have failed for good.
 
     Fails if a class has no property ``restart_times``, which Snakemake compares with the number of attempts.
     """

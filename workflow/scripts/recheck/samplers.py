@@ -49,8 +49,8 @@ __all__ = [
 class Batches(Sampler[list[int]]):
     """``batch_sampler`` of a ``DataLoader``: each iteration yields the batches of the next pass of ``sampler``.
 
-    A pass depends only on ``seed``, ``fold`` and its number, and is the one that a run of the workflow with that seed
-    and fold draws. ``next_pass`` is the number of the next pass: store it with a checkpoint, and set it to resume.
+    A pass depends only on ``seed``, ``fold`` and its number; a workflow run with the same seed and fold draws the same
+    batches. ``next_pass`` is the number of the next pass: store it with a checkpoint, and set it to resume.
     """
 
     def __init__(self, sampler: Any, seed: int = 0, fold: int = 0):

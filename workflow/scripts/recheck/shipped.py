@@ -1,6 +1,6 @@
 """Where studies, datasets, methods, schemas and published numbers are, in a clone and in an installed package.
 
-They have one place each, in the clone. Building the package copies them into it, below ``shipped/`` (pyproject.toml).
+Their only source is the clone: building the package copies them to its folder ``shipped/`` (pyproject.toml).
 """
 
 from pathlib import Path

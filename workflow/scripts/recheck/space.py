@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# A value is on a bound if it is closer to it than this fraction of the range: a wider range might have a better one.
+# A value within this fraction of the range from a bound is on the bound: a wider range might have a better value.
 ON_BOUND = 1e-3
 # Proposed numbers are rounded to this many significant digits, so that they can be read and pasted.
 DIGITS = 6
@@ -104,7 +104,7 @@ def get(settings: Mapping[str, Any], name: str, missing: Any = None) -> Any:
 
 
 def filled(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """The settings with these values of dotted settings; keys of changed mappings are in alphabetical order."""
+    """The settings with these values filled in by dotted name; keys of changed mappings are in alphabetical order."""
     changed = dict(settings)
     for name, value in values.items():
         key, _, rest = name.partition(".")
@@ -114,7 +114,7 @@ def filled(settings: Mapping[str, Any], values: Values) -> dict[str, Any]:
 
 
 def without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The settings without these dotted settings."""
+    """The settings without those that have these dotted names."""
     changed = dict(settings)
     for name in names:
         key, _, rest = name.partition(".")

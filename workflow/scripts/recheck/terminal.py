@@ -22,16 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-# Set for jobs while the live line is shown: their progress bars would overwrite it.
+# Environment variable of jobs while the live line is shown: their progress bars would overwrite it.
 LIVE = "RECHECK_LIVE_PROGRESS"
 REDRAW_SECONDS = 1.0
 LISTED_CHANGES, LONGEST_VALUE = 3, 60
-# Messages that say nothing to a user.
+# Messages that tell a user nothing.
 NOISE = ("Select jobs to execute...",)
 # Snakemake's message when it is asked to stop. Jobs that it then ends have not failed.
 STOPPING = "Terminating processes on user request"
 
-# Exit status of a job that saved its state after Ctrl-C or SIGTERM, or that the signal ended.
+# The error of a job that saved its state after Ctrl-C or SIGTERM, or that the signal killed.
 ENDED = re.compile(r"CalledProcessError.*(?:exit status (?:130|143)|died with)", re.DOTALL)
 
 _CLAUSES = (
@@ -120,7 +120,7 @@ def _values(text: str) -> list[Any]:
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[str]:
-    """“key: old → new” for every leaf that differs; entries of lists are known by their ``name``, else by number."""
+    """“key: old → new” for every leaf that differs; list entries are identified by their ``name``, else by number."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*old, *(name for name in new if name not in old)]:
             yield from _differences(f"{key}.{name}" if key else str(name), old.get(name), new.get(name))
@@ -167,7 +167,7 @@ class Progress(logging.Filter):
         self.lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Follow the record; never drop it."""
+        """Update the progress from the record; never drop the record."""
         with self.lock:
             self.stopping |= str(record.msg).startswith(STOPPING)
             self._follow(_event(record), record)
@@ -201,7 +201,7 @@ class Progress(logging.Filter):
         return "; ".join(parts)
 
     def _left(self) -> str:
-        """The time left, from the mean time of the finished jobs of each rule and how many ran at once."""
+        """The time left, estimated from the mean time of each rule's finished jobs and how many jobs ran at once."""
         remaining = {
             rule: count - len(self.seconds[rule])
             for rule, count in self.planned.items()
@@ -323,7 +323,7 @@ def _last_progress(logs: Sequence[str]) -> str:
     except (OSError, IndexError):
         return ""
     last = next((line.partition(" INFO ")[2] for line in reversed(lines) if "|" in line and " INFO " in line), "")
-    return last[last.rfind(" epoch ") + 1 :]  # the line of progress has named the row already
+    return last[last.rfind(" epoch ") + 1 :]  # the progress line already names the row
 
 
 def say_stopped(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
@@ -342,7 +342,7 @@ def install(logger: logging.Logger, untimed: Collection[str], live: bool) -> Non
         stream = getattr(handler, "stream", None)
         in_file = isinstance(handler, logging.FileHandler)
         if not isinstance(handler, logging.StreamHandler) or handler.formatter is None:
-            continue  # a plugin with its own view
+            continue  # a plugin with its own output
         handler.setFormatter(Readable(handler.formatter, progress, brief=not in_file))
         if not in_file and live and stream.isatty() and os.environ.get("TERM") != "dumb":
             line = LiveLine(stream, progress)

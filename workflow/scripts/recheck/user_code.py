@@ -1,4 +1,4 @@
-"""The source files of a user's modules, with every module of the user that they import.
+"""The source files of a user's modules and of every other module of the user that they import.
 
 Files are found by reading source text, never by importing it: Snakemake asks for them while it plans, and a module may
 take seconds to import, or fail. Import statements count wherever they are, even inside functions.
@@ -40,7 +40,7 @@ def unlisted_modules(listed: Iterable[str], modules: Mapping[str, Any] = sys.mod
     return sorted(
         str(path.relative_to(root))
         for path in paths - known
-        # torch has modules with the names of files that don't exist
+        # some of torch's modules name files that don't exist
         if path.suffix == ".py"
         and path.is_file()
         and path.is_relative_to(root)
@@ -60,7 +60,7 @@ def _locate(name: str, folder: Path) -> list[Path]:
 
 @cache
 def _imports(path: Path, modified: int) -> tuple[str, ...]:
-    """Full names of everything that a file imports; a job reports the error of a file that can't be parsed."""
+    """Full names of everything that a file imports; empty if it can't be parsed, which a job will report."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):

@@ -41,9 +41,9 @@ def metrics(
 ) -> dict[str, float]:
     """Retrieval and clustering metrics of embeddings, as fractions from 0 to 1, in the order of ``metrics``.
 
-    Neighbours are exact: they are ordered by Euclidean distance, ties by the smaller index, whatever the device, the
-    library or the number of threads. Memory is bounded by blocks and does not grow with queries x gallery. A query
-    without another item of its class is left out of the mean, but stays in the gallery.
+    Neighbours are exact: they are ordered by Euclidean distance, with ties broken by the smaller index, whatever the
+    device, the library or the number of threads. The search works in blocks, so memory does not grow with queries x
+    gallery. A query without another item of its class is left out of the mean, but stays in the gallery.
 
     The values equal those of pytorch-metric-learning's ``AccuracyCalculator`` with ``k="max_bin_count"``, and for mAP
     with ``k=None``. Only NMI and AMI can differ, because they depend on the k-means. As in ``AccuracyCalculator`` with
@@ -57,13 +57,14 @@ def metrics(
         gallery_includes_queries: the first rows of the gallery are the queries, in the same order; no query finds
             itself (``ref_includes_query`` of AccuracyCalculator).
         metrics: any of ``P@1``, ``RP`` (R-precision), ``MAP@R``, ``mAP``, ``R@k`` for any k of at least 1, ``NMI`` and
-            ``AMI``; AccuracyCalculator's names, such as ``precision_at_1``, mean the same. Its
+            ``AMI``. AccuracyCalculator's names, such as ``precision_at_1``, are accepted too; only its
             ``mean_reciprocal_rank`` is not available.
-        normalise: scale rows to length 1 first, which orders neighbours by their cosine.
-        device: ``cpu`` or ``cuda`` (also ``cuda:1``) for the search; by default the device of ``embeddings``. The
-            result is the same. A GPU is used only for large searches, and only if faiss can use it.
+        normalise: scale rows to length 1 first, so that neighbours are ordered by cosine similarity.
+        device: ``cpu`` or ``cuda`` (also ``cuda:1``) for the search; by default the device of ``embeddings``. It does
+            not change the result. A GPU is used only for large searches, and only if faiss can use it.
         seed: seed of the k-means for NMI and AMI.
-        clusters: ``kmeans`` (``faiss``, ``scikit-learn``) and ``average`` (``arithmetic``, ``geometric``) of NMI, AMI.
+        clusters: settings of NMI and AMI: ``kmeans`` (``faiss`` or ``scikit-learn``) and ``average`` (``arithmetic`` or
+            ``geometric``).
 
     Examples:
         >>> import numpy as np, recheck
@@ -130,7 +131,7 @@ def _device(embeddings: "Array", device: "str | torch.device | None") -> str:
 
 
 def _array(values: "Array", name: str) -> np.ndarray:
-    """A numpy array of an array, a tensor or lists."""
+    """The values of an array, a tensor or lists as a numpy array."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = (values.float() if values.is_floating_point() else values).numpy()

@@ -1,16 +1,16 @@
 """A trained model for use on any images.
 
-**Embeddings.** Files are decoded, resized, cropped and normalised by the functions of the study. The last bits of a
-matrix product depend on the size of its batch.
+**Embeddings.** Images are decoded, resized, cropped and normalised by the same functions as in the study. The last bits
+of an embedding depend on the size of its batch, so the methods form batches in two ways:
 
 - ``embed`` uses the batches of the workflow: for the test images of a run, in their order, it gives the same bits as
   ``embeddings.safetensors``, on the same machine with the same number of threads.
-- ``same`` and ``nearest`` use batches of one size, with the last one filled up: an embedding then depends only on the
-  image, and copies of an image have identical embeddings.
+- ``same``, ``nearest`` and ``search`` fill every batch up to one size: an embedding then depends only on the image, and
+  copies of an image have identical embeddings.
 
-**Meaning of a threshold.** It was calibrated on the *nearest* image in an index. ``precision`` is the share of accepted
-nearest neighbours that have the query's class. It therefore applies to the first result of a search, in an index that
-resembles the study's in size and in images per class, and that contains images of every query's class.
+**Meaning of a threshold.** It was calibrated on each query's *nearest* image in an index. ``precision`` is the share of
+accepted nearest neighbours that have the query's class. It therefore applies to the first result of a search, in an
+index that resembles the study's in size and in images per class, and that contains images of every query's class.
 Precision and recall do not apply to
 
 - two arbitrary images, because most such pairs are of different classes;
@@ -52,7 +52,7 @@ FARTHEST = 2.0  # cosine distance of opposite directions
 
 
 class Comparison(NamedTuple):
-    """Whether two images are considered the same class: ``same`` if the distance is at most the threshold."""
+    """Whether two images count as the same class: ``same`` is true if the distance is at most the threshold."""
 
     distance: float
     threshold: float
@@ -68,17 +68,17 @@ class Match(NamedTuple):
 
 
 def load(run_folder: str | Path, device: str = "cpu", *, own_code: bool = False) -> "Model":
-    """Trained model of a finished run, with its own transforms and normalisation, in evaluation mode.
+    """The trained model of a finished run, with the run's transforms and normalisation, in evaluation mode.
 
         model = recheck.load("results/quickstart/emoji/triplet/seed0")
         model.embed(["one.png", "other.png"])
 
     Args:
-        run_folder: the folder of one seed, whose folds become one ensemble (the view *concatenated* of the tables), of
+        run_folder: the folder of one seed (its folds become one ensemble, the view *concatenated* of the tables), of
             one fold, or of an exported model.
         device: ``cpu``, ``cuda`` or ``mps``.
-        own_code: allow the model to import the ``module:Class`` that it was trained with. This runs code that the
-            model's file names, so allow it only for models that you trust.
+        own_code: allow the model to import the ``module:Class`` that it was trained with. This runs code named
+            in the model's file, so allow it only for models that you trust.
 
     Raises:
         UserError: if the folder is not a finished run, a file is damaged or has changed, or the model needs
@@ -90,7 +90,7 @@ def load(run_folder: str | Path, device: str = "cpu", *, own_code: bool = False)
 
 
 class Model:
-    """Trained networks, and how images are prepared for them; create one with :func:`recheck.load`.
+    """One or more trained networks and the preparation of their images; create it with :func:`recheck.load`.
 
     Attributes:
         dim: size of an embedding.
@@ -115,12 +115,12 @@ class Model:
         """Embeddings of images, (images, dim) float32.
 
         Args:
-            images: paths of image files, (height, width, 3) uint8 arrays in RGB, or Pillow images. A generator is read
-                as it is needed.
+            images: paths of image files, (height, width, 3) uint8 arrays in RGB, or Pillow images. A generator is
+                consumed as images are needed.
             normalise: scale embeddings to length 1, as the tables' metrics do; those of several folds are normalised,
                 concatenated and normalised again. Otherwise return the raw outputs of the networks.
             skipped: called with each unreadable image and the reason; its row is left out. Without it, unreadable
-                images are an error that names all of them.
+                images raise an error that names all of them.
         """
         rows = [np.empty((0, self.dim), np.float32)]
         rows += [batch for _, batch in self.stream(images, normalise=normalise, skipped=skipped)]
@@ -135,23 +135,23 @@ class Model:
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Positions and embeddings of the images, batch by batch, so that memory does not grow with their number.
 
-        The arguments are those of :meth:`embed`. Unless ``skipped`` is given, unreadable images are an error after the
-        last batch.
+        The arguments are those of :meth:`embed`. Unless ``skipped`` is given, unreadable images raise an error after
+        the last batch.
         """
         return self._stream(images, normalise, skipped, self.description.batch, filled=False)
 
     def prepare(self, image: "Image") -> torch.Tensor:
         """The input of the networks for one image: (3, height, width) uint8, resized and cropped as in the study."""
         pixels = self._pixels(image)
-        # A random step, if a study has one in evaluation, depends on nothing but the image.
+        # If the study's evaluation has a random step, its result depends only on the image.
         return self.description.preparation.transform(pixels, torch.Generator().manual_seed(0))
 
     def same(self, a: "Image", b: "Image", threshold: str | float | None = None) -> Comparison:
-        """Whether two images are near enough to be the same class.
+        """Whether two images are near enough to count as the same class.
 
         ``threshold`` is ``unseen`` (the default), ``seen`` or a cosine distance from 0 to 2; a model without calibrated
-        thresholds needs a distance. The thresholds were not calibrated on pairs: the module's docstring states what
-        they promise.
+        thresholds needs a distance. The thresholds were not calibrated on pairs: the module's docstring explains
+        what they mean.
         """
         limit = self.distance(threshold)
         if limit is None:
@@ -171,11 +171,11 @@ class Model:
         threshold: str | float | None = None,
         skipped: Skipped | None = None,
     ) -> list[Match]:
-        """``count`` images nearest to the query by exact search, nearest first; ties keep the order of ``images``.
+        """The ``count`` images nearest to the query by exact search, nearest first; ties keep the order of ``images``.
 
         Every match says whether its cosine distance is at most the ``threshold`` (see :meth:`same`). If the model has
-        no calibrated thresholds and no distance is given, this is None. An unreadable image is an error, unless
-        ``skipped`` is given: it is then called with the image and the reason.
+        no calibrated thresholds and no distance is given, this is None. An unreadable image raises an error,
+        unless ``skipped`` is given: it is then called with the image and the reason.
         """
         return self._search([query], images, count, threshold, None, skipped)[0]
 
@@ -187,7 +187,7 @@ class Model:
         threshold: str | float | None = None,
         skipped: Skipped | None = None,
     ) -> list[list[Match]]:
-        """What :meth:`nearest` returns, for each of several queries; ``images`` are embedded once.
+        """The result of :meth:`nearest` for each of several queries; ``images`` are embedded only once.
 
         With ``skipped``, an unreadable query has no matches.
         """

@@ -1,4 +1,4 @@
-"""What a finished run's folder says about its model: weights, steps from an image to the network, thresholds.
+"""Read from a finished run's folder how to use its model: weights, preparation of images, and thresholds.
 
 Three kinds of folder describe a model:
 
@@ -23,7 +23,7 @@ from recheck.resize import Resize, parse_resize, resize_slug
 
 CALIBRATION, RECORD, EXPORTED, MODEL = "calibration.json", "run.json", "recheck.json", "model.safetensors"
 BATCH = 16
-"""Images per batch if a folder does not record the batch of its study."""
+"""Images per batch if a folder does not record the batch size of its study."""
 AGAIN = "run the study again"
 
 
@@ -48,7 +48,7 @@ class Preparation:
 class Description:
     """A model on disk: its files (one per fold), its preparation, and how the study embedded its images.
 
-    ``about`` is the JSON file that describes it, ``records`` are the records of its training runs.
+    ``about`` is the content of the JSON file that describes it, ``records`` are the records of its training runs.
     """
 
     files: list[Path]
@@ -62,7 +62,7 @@ class Description:
 
 
 def describe(path: str | Path, own_code: bool = False) -> Description:
-    """Description of the model in a folder; refuses incomplete and contradictory folders."""
+    """Description of the model in a folder; refuses incomplete and inconsistent folders."""
     path = Path(path)
     if path.name in (CALIBRATION, RECORD, EXPORTED) and path.is_file():
         path = path.parent
@@ -86,7 +86,7 @@ def describe(path: str | Path, own_code: bool = False) -> Description:
 
 
 def _of_folds(folders: list[Path], own_code: bool, of_seed: bool) -> Description:
-    """The model of one fold, or the ensemble of all folds of a seed, which has no number of a fold."""
+    """The model of one fold, or the ensemble of all folds of a seed, which has no fold number."""
     for folder in folders:
         for name in (MODEL, RECORD):
             if not (folder / name).is_file():

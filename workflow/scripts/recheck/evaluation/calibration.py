@@ -26,7 +26,7 @@ LEGACY_DECIMALS = 2  # for F1
 
 
 class Neighbours(NamedTuple):
-    """Labels and cosine distances of each query's nearest neighbours, nearest first, (queries, k) both."""
+    """Labels and cosine distances of each query's nearest neighbours, nearest first, both (queries, k)."""
 
     labels: np.ndarray
     distances: np.ndarray
@@ -82,7 +82,7 @@ class Calibration:
     thresholds: Thresholds
 
     def as_json(self) -> dict[str, Any]:
-        """Block ``calibration`` of evaluation.json in the published format, which has no usual accuracy."""
+        """Block ``calibration`` of evaluation.json in the published format, which leaves out ``accuracy``."""
         values = asdict(self.optimal)
         del values["accuracy"]
         return {"method": "optimal", **values}
@@ -136,7 +136,7 @@ def calibrate(labels: np.ndarray, closest: Neighbours, maths: str = "fixed") -> 
 def threshold_table(labels: np.ndarray, closest: Neighbours) -> Thresholds:
     """Table of all thresholds that matter: the distinct distances of nearest neighbours.
 
-    Distances are rounded to 8 decimals in float32, as in the original, so that its thresholds are matched to the bit.
+    Distances are rounded to 8 decimals in float32, as in the original, so that its thresholds are reproduced exactly.
     """
     right, distances = matches(labels, closest)
     distances = np.round(distances.astype(np.float32), DECIMALS)
@@ -192,7 +192,7 @@ def is_accepted(distances: np.ndarray, threshold: float) -> np.ndarray:
 def _recorded(table: Thresholds) -> Thresholds:
     """Thresholds that the legacy walk records, sorted by distance.
 
-    It computed in float32, which decides how an F1 ending in 5 is rounded.
+    TensorFlow Similarity computed in float32, which decides how an F1 ending in 5 is rounded.
     """
     precision, recall = table.precision.astype(np.float32), table.recall.astype(np.float32)
     f1 = _ratio(2 * (precision * recall), precision + recall)

@@ -34,13 +34,13 @@ def _libraries():
 
 @contextmanager
 def blas_threads(count: int | None = None) -> Iterator[None]:
-    """Make numpy's products use ``count`` threads, by default as many as faiss, so that a job has one setting."""
+    """Make numpy's products use ``count`` threads, by default as many as faiss, so that one setting controls both."""
     with _libraries().limit(limits=count or threads(), user_api="blas"):
         yield
 
 
 def threads() -> int:
-    """Threads of a search: as many as faiss would use or, where faiss is not installed, numpy's products."""
+    """Number of threads of a search: as many as faiss or, if it is not installed, numpy's products would use."""
     if faiss := library():
         return faiss.omp_get_max_threads()
     return max((blas["num_threads"] for blas in _libraries().select(user_api="blas").info()), default=1)
@@ -119,7 +119,7 @@ class Candidates:
         return self.side // 4
 
     def holds(self, norms: np.ndarray) -> bool:
-        """Whether float32 can hold the distances to queries of these lengths."""
+        """Whether float32 can represent the distances to queries of these lengths."""
         reach = norms.max(initial=0.0) + np.sqrt(self.squares.max(initial=0.0))
         return bool(np.isfinite(rounding(np.float32, self.gallery.shape[1], reach)))
 
@@ -279,7 +279,7 @@ def _share(work: Callable, tasks: Iterable, threads: int, size: int) -> None:
                 for done in [pool.submit(take) for _ in range(threads)]:
                     done.result()
             finally:
-                stopped.set()  # after a signal or an error: leave out the remaining tasks
+                stopped.set()  # after a signal or an error: skip the remaining tasks
 
 
 def rounding(dtype: type, dimensions: int, reach: np.ndarray) -> np.ndarray:

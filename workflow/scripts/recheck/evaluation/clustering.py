@@ -33,7 +33,7 @@ def evaluate(
     seed: int = 0,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """NMI and AMI of a k-means with one cluster per class, including classes with a single image.
+    """NMI and AMI of a k-means clustering with one cluster per class, including classes with a single image.
 
     ``settings`` choose the ``kmeans`` implementation (faiss, scikit-learn) and the ``average`` of the entropies that
     normalises the mutual information (arithmetic, geometric).

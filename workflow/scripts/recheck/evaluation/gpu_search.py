@@ -1,4 +1,4 @@
-"""Candidates of a search from faiss on a GPU: when it is worth it, and what to do if its memory is not enough."""
+"""Candidates from faiss on a GPU: when a GPU is worth it, and what to do if it runs out of memory."""
 
 import logging
 import sys
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 log = logging.getLogger("recheck")
-# Products of two numbers (queries x gallery x dimensions) up to which one CPU core needs less time than a GPU needs to
-# start, which is assumed to be half a second: benchmarks/search_sizes.py
+# Number of multiplications (queries x gallery x dimensions) up to which one CPU core needs less time than a GPU needs
+# to start, which is assumed to be half a second: benchmarks/search_sizes.py
 SMALL = 3 * 10**10
 MOST = 2048  # largest number of neighbours that faiss can select on a GPU
 SCRATCH = 256 << 20  # bytes; faiss takes 1.5 GB by default, which the model on the same GPU may need
@@ -67,7 +67,7 @@ class GpuSearch:
 
 
 def give_memory_back() -> None:
-    """Return the memory that PyTorch keeps for later to the GPU. Without PyTorch there is none."""
+    """Release the GPU memory that PyTorch has cached, if PyTorch was imported."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -2,8 +2,8 @@
 
 The distance (2/√c) arsinh(√c |x − y| / √((1 − c|x|²)(1 − c|y|²))) grows with |x − y|² / (1 − c|y|²), if x is the query.
 So the order is *defined* by this quotient, computed in float64 from the float32 points; ties go to the smaller index.
-All queries are compared with the whole gallery by float64 products, in blocks, and those too close to call are computed
-by the definition.
+All queries are compared with the whole gallery by float64 products, in blocks, and rows too close to call are compared
+by the defining quotient.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ class HyperbolicSearch(Search):
     def _candidates(
         self, queries: np.ndarray, norms: np.ndarray, count: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """No proof for any query, so that each is compared with the whole gallery in float64."""
+        """Prove the order for no query, so that each is compared with the whole gallery in float64."""
         rooms(queries, self.curvature)
         none = np.zeros((len(queries), count), np.int64)
         return none.astype(np.float32), none, np.full(len(queries), np.inf)

@@ -9,7 +9,7 @@ For a query with R other items of its class:
 - mAP is the same sum over the whole ranking, (1/R) Σ_m m / (place of the m-th item of its class).
 
 A user's metric is a function ``metric(embeddings, labels)`` of arrays (n, dimensions) and (n,) that returns a fraction,
-named as ``module:function``. Where a split has a gallery, the function also gets its embeddings and labels.
+named as ``module:function``. If the split has a gallery, the function also gets the gallery's embeddings and labels.
 
 Each metric is the plain mean over queries. An item without others of its class (R = 0) is never a query, not even for
 R@k, but it stays in the gallery as a distractor.
@@ -49,7 +49,8 @@ def evaluate(
     Embeddings are not normalised here. Without a gallery, each row searches all others. If the gallery
     ``includes_queries``, its first rows are the queries in the same order, and no query finds itself. NMI and AMI
     cluster only ``embeddings``, not the gallery, by a k-means with the given ``seed`` and the settings ``clusters``
-    (:func:`recheck.evaluation.clustering.evaluate`). With a ``curvature``, neighbours are those in the Poincaré ball.
+    (:func:`recheck.evaluation.clustering.evaluate`). With a ``curvature``, neighbours are found by hyperbolic
+    distance in the Poincaré ball.
     """
     check_metrics(metrics)
     labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
@@ -61,9 +62,11 @@ def evaluate(
     by_clusters = [name for name in metrics if name in CLUSTERING]
     values = {}
     if by_neighbours:
-        among = gallery is None or includes_queries
+        queries_in_gallery = gallery is None or includes_queries
         searched = embeddings if gallery is None else gallery
-        values |= _retrieval(embeddings, labels, by_neighbours, searched, places, among, device, block, curvature)
+        values |= _retrieval(
+            embeddings, labels, by_neighbours, searched, places, queries_in_gallery, device, block, curvature
+        )
     if by_clusters:
         values |= clustering.evaluate(embeddings, labels, by_clusters, seed, clusters)
     of_gallery = () if gallery is None else (gallery, places)
@@ -72,7 +75,7 @@ def evaluate(
 
 
 def _users(name: str, *arrays: np.ndarray) -> float:
-    """A user's metric."""
+    """Value of a user's metric."""
     function = load(name, "metric")
     with user_code("metric", function, **dict(zip(ARRAYS, arrays, strict=False))):
         value = function(*arrays)
@@ -87,18 +90,18 @@ def _retrieval(
     metrics: Sequence[str],
     gallery: np.ndarray,
     places: np.ndarray,
-    among: bool,
+    queries_in_gallery: bool,
     device: str,
     block: int,
     curvature: float | None,
 ) -> dict[str, float]:
-    """Metrics of queries that search a gallery; ``among``: the queries are the first rows of the gallery."""
+    """Metrics of queries that search a gallery; the queries may be its first rows (``queries_in_gallery``)."""
     _, codes = np.unique(np.concatenate((labels, places)), return_inverse=True)
     labels, places = codes[: len(labels)], codes[len(labels) :]
     sizes = np.bincount(places, minlength=codes.max(initial=0) + 1)
-    relevant = sizes[labels] - among
+    relevant = sizes[labels] - queries_in_gallery
     queries = np.flatnonzero(relevant > 0)
-    if not len(queries) and not among:
+    if not len(queries) and not queries_in_gallery:
         raise UserError(
             f"None of the {len(labels)} images has an image of its class in the gallery of {len(places)} images: the "
             "labels of both must name the same classes."
@@ -119,13 +122,13 @@ def _retrieval(
     members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
     values = {name: np.empty(len(queries)) for name in metrics}
     usual = _usual(depth[queries])
-    if among and nearest_only and len(queries) > len(gallery) / 2:
+    if queries_in_gallery and nearest_only and len(queries) > len(gallery) / 2:
         search.pair_up(usual)
     for chunk in _slices(depth[queries], usual, block):
         rows = queries[chunk]
-        query_rows = rows if among else None
+        query_rows = rows if queries_in_gallery else None
         if nearest_only:
-            asking = None if among else embeddings[rows]
+            asking = None if queries_in_gallery else embeddings[rows]
             hits = search.hits(asking, labels[rows], places, int(depth[rows].max()), query_rows, block)
             for name in nearest_only:
                 values[name][chunk] = _values(name, hits, relevant[rows])
@@ -153,7 +156,7 @@ def _usual(depth: np.ndarray) -> int:
 
 
 def _slices(depth: np.ndarray, usual: int, block: int) -> Iterator[slice]:
-    """Slices of rows sorted by falling depth, each with at most ``block`` neighbours and 4096 rows.
+    """Slices of rows sorted by descending depth, each with at most ``block`` neighbours and 4096 rows.
 
     No slice mixes rows deeper than ``usual`` with others.
     """
@@ -166,7 +169,7 @@ def _slices(depth: np.ndarray, usual: int, block: int) -> Iterator[slice]:
 
 
 def _values(name: str, hits: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """Metric of each query. Sums start at the first place, so zeros after place R do not change a bit."""
+    """Metric of each query. Sums start at the first place, so zeros after place R do not change any bits."""
     if name == "P@1":
         return hits[:, 0]
     if name not in AT_R:

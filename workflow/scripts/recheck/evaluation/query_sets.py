@@ -90,7 +90,7 @@ def findings(
     split: Mapping[str, Sequence[int]],
     labels: np.ndarray,
 ) -> dict[str, list[Finding]]:
-    """For every query set, a finding if its queries are collapsed or its R@1 is no better than chance."""
+    """Findings of each query set: collapsed embeddings, and an R@1 that is no better than chance."""
     return {
         name: [
             *collapsed(name, [normalise(embeddings[name])]),
@@ -101,7 +101,7 @@ def findings(
 
 
 def _relevant(split: Mapping[str, Sequence[int]], labels: np.ndarray, name: str) -> tuple[np.ndarray, int]:
-    """Images of its class in the index for each query, and the size of the index."""
+    """Number of images of each query's class in the index, and the size of the index."""
     queries, index = (labels[np.asarray(split[role], np.int64)] for role in (name, INDEX))
     return relevant_images(np.concatenate((queries, index)), gallery=len(index))
 

@@ -9,7 +9,7 @@ from recheck.names import RECALL, view_title
 from recheck.sanity import Finding, finding
 
 # Embeddings are collapsed if their mean squared distance to their mean is below this share of their squared length.
-# The embeddings of sane runs have 1e-3 to 0.9, those of runs that collapsed under hard mining about 1e-5.
+# In sane runs, this share is 1e-3 to 0.9; in runs that collapsed under hard mining, it is about 1e-5.
 COLLAPSED = 1e-4
 STANDARD_ERRORS = 3
 # rows that are converted to float64 at once
@@ -64,7 +64,7 @@ def at_chance(view: str, metrics: Mapping[str, float], relevant: np.ndarray, siz
 
 
 def relevant_images(labels: np.ndarray, gallery: int) -> tuple[np.ndarray, int]:
-    """Images of its class that each query searches, and how many images it searches.
+    """Number of images of its own class that each query searches, and of all images that it searches.
 
     The last ``gallery`` labels are those of the gallery; with 0, each image searches all others.
     """
@@ -98,7 +98,7 @@ def of_folds(
     metrics: Mapping[str, float],
     gallery: int = 0,
 ) -> list[Finding]:
-    """Findings in the view of all folds; ``folds`` are their embeddings as searched."""
+    """Findings about a view; ``folds`` are the folds' embeddings as searched."""
     relevant, size = relevant_images(np.asarray(labels), gallery)
     # an image without others of its class is not a query
     return [*collapsed(view, folds), *at_chance(view, metrics, relevant[relevant > 0], size)]

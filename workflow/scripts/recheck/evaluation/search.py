@@ -28,7 +28,7 @@ from recheck.evaluation.gpu_search import MOST, GpuSearch
 SPARE = 8  # candidates beyond k in which to look for a gap
 BLOCK = 1 << 20  # numbers in a block of candidates
 ORDER = 1 << 16  # numbers in a block while ordering, small enough for the cache
-MANY = 1024  # rows from which our products are faster than faiss
+MANY = 1024  # number of rows from which our products are faster than faiss
 SCAN = 1 << 22  # float64 numbers in a block of a full scan
 
 
