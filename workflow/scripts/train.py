@@ -67,8 +67,8 @@ with job(snakemake) as log:
     if config.get("reuse", True) and (reused := finished_runs.copy(key, outputs)):
         user_files.copy_to(folder / "code")
         seconds = round(time.perf_counter() - started, 1)
-        here = {**place, "images": image_reading(source.pack), "wall_seconds": seconds}
-        write_json(snakemake.output.record, {**reused, **here})
+        this_run = {**place, "images": image_reading(source.pack), "wall_seconds": seconds}
+        write_json(snakemake.output.record, {**reused, **this_run})
         log.info("Reused the same run from %s", reused["reused_from"])
         warn(reused.get("warnings", []))
         note(key, outputs)

@@ -1,6 +1,6 @@
 """Compare two runs: the settings that differ, and their metrics side by side.
 
-With --images, both models also embed your own images, in one subfolder per class, and are compared on them.
+With --images, both models are also compared on your own images, which need one subfolder per class.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _same_data(both: list["Description"]) -> bool | None:
-    """Whether both runs have the same images and split; None if a run does not say."""
+    """Whether both runs have the same images and split; None if a run does not record them."""
     data = [description.records[0].get("data") if description.records else None for description in both]
     return None if None in data else data[0] == data[1]
 
@@ -71,9 +71,9 @@ def _flat(value: Any, where: str = "") -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
         return {where: value}
     return {
-        key: one
+        key: leaf
         for name, inner in value.items()
-        for key, one in _flat(inner, f"{where}{'.' * bool(where)}{name}").items()
+        for key, leaf in _flat(inner, f"{where}{'.' * bool(where)}{name}").items()
     }
 
 

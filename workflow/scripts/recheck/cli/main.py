@@ -27,7 +27,7 @@ exit code:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands. It imports no network, so that --help does not wait."""
+    """The parser of all commands. It does not import the networks, so that --help is fast."""
     top = argparse.ArgumentParser(
         prog="recheck", description=ABOUT, epilog=EXIT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -60,13 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
         return fail(str(error))
     except ModuleNotFoundError as error:
         return fail(str(MissingPackage(error, "This command", "export" if options.run is export.run else "train")))
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
     except OSError as error:
         return fail(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # Python's default exit code means "no" here
+    except Exception as error:  # Python's default exit code, 1, would mean "no" here
         traceback.print_exc()
         return fail(f"Unexpected {type(error).__name__}: {error} (this is a bug in Recheck)")

@@ -70,7 +70,9 @@ def run(options: argparse.Namespace) -> int:
     }
     limit = model.distance(options.threshold)
     if options.json:
-        listed = [{"query": str(query), "matches": [_plain(match) for match in of]} for query, of in matches.items()]
+        listed = [
+            {"query": str(query), "matches": [_plain(match) for match in nearest]} for query, nearest in matches.items()
+        ]
         about = {
             "threshold": limit,
             "searched": len(searched) - len(skipped.lines),
@@ -79,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
         }
         print_json({"queries": listed, **about} if many else {"matches": listed[0]["matches"], **about})
     else:
-        for query, of in matches.items():
-            _print(model, options.threshold, limit, of, str(query) if many else None)
-    return YES if limit is None or any(match.accepted for of in matches.values() for match in of) else NO
+        for query, nearest in matches.items():
+            _print(model, options.threshold, limit, nearest, str(query) if many else None)
+    return YES if limit is None or any(match.accepted for nearest in matches.values() for match in nearest) else NO
 
 
 def _plain(match: "Match") -> dict[str, Any]:

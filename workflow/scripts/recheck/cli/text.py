@@ -43,7 +43,7 @@ exit code:
 
 
 def add_model(command: argparse.ArgumentParser, **run: Any) -> None:
-    """The run folder, and how to load its model."""
+    """Add the arguments for the run folder and for loading its model."""
     described = "folder of a finished run, e.g. results/quickstart/emoji/triplet/seed0"
     command.add_argument("run_folder", **{"metavar": "RUN", "help": described, **run})
     command.add_argument("--device", default="cpu", help="cpu (default), cuda or mps")
@@ -97,7 +97,7 @@ def found_images(places: Iterable[str]) -> tuple[list[Path], int]:
 
 
 def check_output(output: Path) -> None:
-    """Refuse a file or folder that cannot be written at the start, not after thousands of images."""
+    """Refuse an unwritable output at the start, not after thousands of images."""
     existing = next(folder for folder in output.absolute().parents if folder.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -143,7 +143,7 @@ def calibration(model: "Model", threshold: str | float | None) -> dict[str, Any]
 
 
 def digits(limit: float, *distances: float) -> list[str]:
-    """A threshold and distances with at least three digits, and enough to tell each distance from the threshold."""
+    """A threshold and distances as text, with at least three decimals and enough to tell each from the threshold."""
     for places in range(3, 9):
         shown = [f"{number:.{places}f}" for number in (limit, *distances)]
         if all(text != shown[0] or number == limit for text, number in zip(shown[1:], distances, strict=True)):

@@ -7,7 +7,7 @@ from recheck import __version__
 from recheck.api.model import Model
 from recheck.export.facts import licences, row_of_table
 
-HOW = {
+EXAMPLES = {
     "huggingface": """```python
 import recheck
 
@@ -59,7 +59,7 @@ def card(model: Model, to: str, **words: str) -> str:
         "fingerprint of the run": record.get("fingerprint"),
         "exported by": f"recheck {__version__}",
     }
-    example = HOW[to].format(**words)
+    example = EXAMPLES[to].format(**words)
     return f"""---
 library_name: {"timm" if to == "timm" else "recheck"}
 pipeline_tag: image-feature-extraction

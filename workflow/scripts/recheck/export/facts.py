@@ -30,7 +30,7 @@ def row_of_table(description: Description) -> list[dict[str, Any]]:
 
 
 def licences(description: Description) -> dict[str, str]:
-    """The licences of the pretrained weights and of the training images, by their YAML files; else "not stated"."""
+    """The licences of the pretrained weights and of the training images, as in their YAML files; else "not stated"."""
     if "licences" in description.about:
         return dict(description.about["licences"])
     backbone = _configuration(description).get("model", {}).get("backbone", {})
@@ -44,7 +44,7 @@ def licences(description: Description) -> dict[str, str]:
 
 
 def _licence_of_weights(backbone: str, weights: str) -> str:
-    """Stated by ``config/weights`` for the backbone or the weights file; efficientnet_lite0 comes from a package."""
+    """The licence in ``config/weights`` for the backbone or weights file; efficientnet_lite0 comes from a package."""
     for path in sorted(shipped.path("config/weights").glob("*.yaml")):
         described = _yaml("weights", path.stem)
         files = {Path(file["path"]).name for file in described.get("files", [])}
@@ -66,7 +66,7 @@ def _configuration(description: Description) -> Mapping[str, Any]:
 
 
 def _yaml(kind: str, name: str) -> dict[str, Any]:
-    """A shipped or, in the working directory, a user's own YAML file; empty if there is none."""
+    """Content of the user's YAML file in the working directory, else of the shipped one; empty if there is none."""
     from recheck.study.yaml import read_yaml
 
     for folder in (Path("config"), shipped.path("config")):

@@ -17,7 +17,7 @@ KEPT = ("study", "dataset", "method", "seed", "fold")
 
 
 def write_huggingface(model: Model, folder: Path) -> str:
-    """Write a folder that ``recheck.load`` can read; its embeddings are bit-identical."""
+    """Write a folder that ``recheck.load`` can read; the loaded model gives bit-identical embeddings."""
     description = model.description
     files = {}
     for number, (network, source) in enumerate(zip(model.networks, description.files, strict=True)):
@@ -39,7 +39,9 @@ def write_huggingface(model: Model, folder: Path) -> str:
     }
     if model.thresholds:
         measured = {name: asdict(threshold) for name, threshold in model.thresholds.items()}
-        about["thresholds"] = {name: {k: v for k, v in of.items() if k != "name"} for name, of in measured.items()}
+        about["thresholds"] = {
+            name: {key: value for key, value in values.items() if key != "name"} for name, values in measured.items()
+        }
     write_json(folder / EXPORTED, about)
     configuration = {"library_name": "recheck", "embedding_size": model.dim, "files": list(files)}
     write_json(folder / "config.json", configuration)

@@ -14,7 +14,7 @@ from recheck.export.timm import input_size
 from recheck.files import write_json, write_text
 
 TOLERANCE = 1e-4
-"""Largest difference of a coordinate of an embedding between ONNX Runtime and PyTorch."""
+"""Largest accepted difference between ONNX Runtime and PyTorch in any coordinate of an embedding."""
 
 
 def write_onnx(model: Model, folder: Path, images: np.ndarray | None = None) -> str:
@@ -54,7 +54,7 @@ def write_onnx(model: Model, folder: Path, images: np.ndarray | None = None) -> 
 
 @torch.inference_mode()
 def difference(network: torch.nn.Module, path: Path, images: np.ndarray) -> float:
-    """Largest difference between the embeddings of ONNX Runtime and PyTorch, for all images and for one alone."""
+    """Largest difference between the embeddings of ONNX Runtime and PyTorch, for all images and for a single one."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

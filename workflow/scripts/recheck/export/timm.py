@@ -16,11 +16,11 @@ from recheck.models.embedding import stored_settings
 
 PREFIX = "timm/"
 TOLERANCE = 1e-4
-"""Largest relative difference of a feature; other memory layouts change the last bits."""
+"""Largest accepted relative difference of a feature; other memory layouts change the last bits."""
 
 
 def write_timm(model: Model, folder: Path) -> str:
-    """``config.json`` and ``model.safetensors`` as ``timm.create_model`` and ``load_state_dict`` take them.
+    """Write ``config.json`` and ``model.safetensors`` for ``timm.create_model`` and ``load_state_dict``.
 
     The weights are loaded into a new timm model, and its features are compared with those of the run's backbone.
     """
@@ -40,9 +40,9 @@ def write_timm(model: Model, folder: Path) -> str:
     architecture = network.backbone_name.removeprefix(PREFIX)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.backbone.state_dict().items()}
     options = _settings(model, "backbone").get("options", {})
-    again = timm.create_model(architecture, num_classes=0, **options)
-    again.load_state_dict(weights)
-    worst = _difference(again, network.backbone)
+    rebuilt = timm.create_model(architecture, num_classes=0, **options)
+    rebuilt.load_state_dict(weights)
+    worst = _difference(rebuilt, network.backbone)
     if not worst <= TOLERANCE:
         raise UserError(
             f"A new timm model with these weights gives features that differ by up to {worst:.1e}: the backbone has "
@@ -81,9 +81,9 @@ def input_size(model: Model) -> tuple[int, int]:
 
 
 @torch.inference_mode()
-def _difference(again: torch.nn.Module, backbone: torch.nn.Module) -> float:
+def _difference(rebuilt: torch.nn.Module, backbone: torch.nn.Module) -> float:
     """Largest difference between the features of two backbones, relative to the largest feature."""
     images = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     device = next(backbone.parameters()).device
-    ours, theirs = backbone(images.to(device)).cpu(), again.eval()(images)
+    ours, theirs = backbone(images.to(device)).cpu(), rebuilt.eval()(images)
     return float((ours - theirs).abs().max() / ours.abs().max())

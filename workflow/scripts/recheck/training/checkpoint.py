@@ -22,7 +22,7 @@ DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class _Hashed:
-    """A writable file that hashes what passes through it, so that a large state is not copied to be hashed."""
+    """A writable file that hashes what passes through it, so that a large state need not be copied for hashing."""
 
     def __init__(self, file: BinaryIO):
         self.file, self.sha256 = file, hashlib.sha256()

@@ -12,9 +12,9 @@ def compiled(network: Callable[[torch.Tensor], torch.Tensor], device: torch.devi
     """A function that computes the same as the network; it is compiled when it is first called.
 
     Every batch size is compiled separately. Otherwise PyTorch would compile for all sizes once it has seen two, and the
-    bits of a step would depend on what ran before it, also after a resume.
+    bits of a step would depend on what this process ran before it, so that a resumed run could differ.
     """
-    # In this process: a pool of processes would use more cores than the job has.
+    # Compile in this process: a pool of processes would use more cores than the job has.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     try:
         torch.compile(_probe, dynamic=False)(torch.ones(2, device=device))
@@ -25,7 +25,7 @@ def compiled(network: Callable[[torch.Tensor], torch.Tensor], device: torch.devi
             f"({reason.rstrip('.')[:200]}): install g++ and Python's header files, or remove 'compile'."
         ) from error
 
-    # A function of its own, because PyTorch does not compile the `forward` of its own modules (nn.Sequential).
+    # Wrapped in a function, because PyTorch does not compile the `forward` of its own modules (nn.Sequential).
     def call(images: torch.Tensor) -> torch.Tensor:
         return network(images)
 

@@ -72,7 +72,7 @@ def facts() -> Facts:
 
 
 def _tell_of_fallback(record: logging.LogRecord) -> bool:
-    """Say on the terminal that an operator has no MPS version, if this is PyTorch's warning. The log keeps it too."""
+    """If PyTorch warns that an operator has no MPS version, say so on the terminal. The log keeps the warning too."""
     if operator := re.search(r"operator '([^']+)' is not currently supported on the MPS backend", record.getMessage()):
         log.warning(
             "PyTorch has no MPS version of '%s', so the CPU computes it, and the run is slower. If it is too slow, use "
@@ -83,7 +83,7 @@ def _tell_of_fallback(record: logging.LogRecord) -> bool:
 
 
 def check_precision(device: torch.device, precision: str) -> None:
-    """Refuse a precision that the device lacks."""
+    """Refuse a precision that the device does not support."""
     if device.type == "mps" and precision == "float64":
         raise UserError("'precision: float64' is not supported on MPS: use `--config device=cpu`.")
 
@@ -103,7 +103,7 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 
 @contextlib.contextmanager
 def parameters_of(precision: str) -> Iterator[None]:
-    """Context in which modules are built: their numbers are float64 if that is the precision, else float32."""
+    """Context for building modules: their tensors are float64 if that is the precision, else float32."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if precision == "float64" else torch.float32)
     try:

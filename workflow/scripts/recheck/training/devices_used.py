@@ -7,10 +7,10 @@ log = logging.getLogger("recheck")
 
 
 def note_device(used: list[dict[str, Any]], kind: str, name: str, epochs: int, step: int) -> None:
-    """Add the device to those that the run has used, unless it is the last one of them.
+    """Add the device to the list of used devices, unless it is the last entry.
 
-    ``epochs`` and ``step`` are finished. Results that two kinds of devices have computed differ in their last digits
-    from those of one.
+    ``epochs`` and ``step`` count what the run has finished. Results computed on two kinds of devices differ in their
+    last digits from results computed on one.
     """
     if used and (used[-1]["device"], used[-1]["name"]) == (kind, name):
         return

@@ -54,7 +54,7 @@ from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
 
 log = logging.getLogger("recheck")
 LOSS_SCALE = 2.0**16
-"""Default of ``loss_scale``, which is torch's."""
+"""Default of ``loss_scale``, the same as torch's."""
 
 
 @dataclass
@@ -154,8 +154,8 @@ class Run:
     def _build_training(self) -> None:
         configuration = self.configuration
         self.train_transform = transforms.build(configuration["transforms"]["train"])
-        above = None if self.data.super_labels is None else self.data.super_labels[self.train_indices]
-        self.sampler = build_sampler(configuration["sampler"], self.train_labels, above)
+        super_labels = None if self.data.super_labels is None else self.data.super_labels[self.train_indices]
+        self.sampler = build_sampler(configuration["sampler"], self.train_labels, super_labels)
         self.projector, dim = None, self.model.dim
         if spec := configuration["model"].get("projector"):
             self.projector = build(spec, "projector", features=dim).to(self.device)
@@ -220,7 +220,7 @@ class Run:
 
     @property
     def trainable_parameters(self) -> dict[str, int]:
-        """Module → number of its parameters that an optimiser changes; the loss's are proxies, for example."""
+        """Module → number of its parameters that an optimiser changes; those of a loss are proxies, for example."""
         if not self.trains:
             return {}
         return {
@@ -306,7 +306,7 @@ class Run:
 
     @property
     def _seconds_to_next_step(self) -> float:
-        """How long the evaluation after the last step is expected to take, during which no state can be taken."""
+        """Expected duration of an evaluation before the next step, or 0; no state can be taken during it."""
         position = self.position
         evaluates = position.step_in_epoch == self.epoch_steps and self._evaluates(position.epoch + 1)
         return self.evaluation_seconds if evaluates else 0.0
@@ -398,7 +398,7 @@ class Run:
                 yield from self._evaluation_tasks()
 
     def _training_tasks(self, position: _Position) -> Iterator[Task]:
-        """Training batches up to the end of the epoch. They move the position."""
+        """Training batches up to the end of the epoch; each one advances the position."""
         while position.step_in_epoch < self._steps_of(position.epoch):
             step, batch = position.step, self._advance(position)
             yield Task(self.train_indices[batch], self.train_labels[batch], step)
@@ -418,7 +418,7 @@ class Run:
             yield from batches
 
     def _draw_pass(self, number: int) -> list[list[int]]:
-        """Batches of a pass, kept until the run has taken its last step of it: loading is ahead of training."""
+        """Batches of a pass, kept until training has taken the last step of it, because loading runs ahead."""
         if number not in self.passes:
             drawn = draw_pass(self.sampler, number, partial(generator_of_pass, self.seed, self.fold))
             self.passes = {n: p for n, p in self.passes.items() if n >= self.position.drawn_passes} | {number: drawn}
@@ -520,7 +520,7 @@ class Run:
             raise self._interrupted(number)
 
     def _interrupted(self, number: int) -> Interrupted:
-        """The end of a run that a signal stops, after its state is written."""
+        """Write the state, and return the exception that ends a run stopped by a signal."""
         self._save()
         self.saver.wait()
         return Interrupted(number, self.position.step)
@@ -537,7 +537,7 @@ class Run:
         return {name: module for name, module in modules.items() if module is not None}
 
     def _save(self) -> None:
-        """Save everything that the next step depends on; it is written while the run goes on."""
+        """Save everything that the next step depends on; a thread writes it while the run continues."""
         self.saver.save(
             {
                 "position": vars(self.position),
@@ -569,7 +569,7 @@ class Run:
             restore_gradients(self.optimisers[name], state["gradients"][name])
         for name, scheduler in self.schedulers.items():
             scheduler.load_state_dict(state["schedulers"][name])
-        if "watch" in state:  # version 0.1 did not watch
+        if "watch" in state:  # states of version 0.1 have no watch
             self.watch.resume(state["watch"])
         restore_random_state(state["random"])
         log.info("Resuming at epoch %d, step %d", self.position.epoch, self.position.step)

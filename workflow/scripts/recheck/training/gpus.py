@@ -146,7 +146,7 @@ def take_gpu(job: str, share: int = 1) -> str | None:
 
 
 def _lock(gpu: str, job: str, place: int | None) -> bool:
-    """Try to lock a place on the GPU until this process ends; None is the whole GPU.
+    """Try to lock a place on the GPU (None: the whole GPU) until this process ends.
 
     Jobs that share a GPU hold a shared lock on its file and an exclusive one on the file of their place. So they never
     share with a job that wants the GPU for itself. The text in the files is only for people.
@@ -186,7 +186,7 @@ def _holders(gpu: str) -> list[str]:
 
 
 def _close_in_child() -> None:
-    """Close the locks' files once; in a child of the child their numbers may be those of other files."""
+    """Close the lock files once: in a grandchild, their descriptors may belong to other files."""
     while _locked:
         with contextlib.suppress(OSError):
             os.close(_locked.pop())
@@ -206,6 +206,6 @@ def _lock_file(gpu: str, place: int | None = None) -> Path:
         raise UserError(
             f"{folder} is not a folder that belongs to you, so Recheck cannot lock GPUs there: delete it or set TMPDIR."
         )
-    # Inside a SLURM job with several GPUs, a number may mean another GPU than outside.
+    # Inside a SLURM job with several GPUs, a number may mean a different GPU than outside.
     owner = f"slurm{os.environ['SLURM_JOB_ID']}-" if gpu.isdecimal() and "SLURM_JOB_ID" in os.environ else ""
     return folder / (owner + re.sub(r"[^\w-]", "_", gpu) + ("" if place is None else f".{place}"))

@@ -23,7 +23,7 @@ Transform = Callable[[np.ndarray, torch.Generator], torch.Tensor]
 
 
 def loader_processes(config: Mapping[str, Any], threads: int) -> int:
-    """Loader processes of a job: ``workers`` of the config, or its threads minus one."""
+    """Number of loader processes of a job: ``workers`` of the config, or the job's threads minus one."""
     return threads - 1 if config["workers"] is None else config["workers"]
 
 
@@ -41,7 +41,7 @@ def evaluation_tasks(numbers: np.ndarray, batch: int) -> list[Task]:
 
 
 class Loading(Dataset):
-    """Turns a task into a batch: images without a step are transformed by ``evaluated``, others by ``augmented``.
+    """Turns a task into a batch: ``augmented`` transforms its images if it has a step, ``evaluated`` if it has none.
 
     Every image has its own generator, seeded by (seed, fold, step, place in the batch) in training and by the image's
     number in an evaluation.
@@ -125,7 +125,7 @@ class Batches:
             copied = tensor.to(self.device, non_blocking=True)
         computing = torch.cuda.current_stream(self.device)
         computing.wait_stream(self.copies)
-        copied.record_stream(computing)  # its memory is not used again before the computation has ended
+        copied.record_stream(computing)  # so that its memory is not reused before the computation has ended
         return copied
 
 
@@ -148,7 +148,7 @@ def embed_batches(
 ) -> np.ndarray:
     """Float32 embeddings of the images, in order, with the model in evaluation mode.
 
-    Embeddings stay on the device until the last batch, because a copy to the host would wait for every batch.
+    Embeddings stay on the device until the last batch: copying each batch to the host would wait for the device.
     """
     was_training = model.training
     model.eval()

@@ -11,7 +11,7 @@ from recheck.circumstances import out_of_gpu_memory
 from recheck.errors import UserError
 
 GIB = 2**30
-# Assumed bytes of a process outside PyTorch's allocator: CUDA's context, libraries and faiss. Not measured, no GPU was
+# Assumed bytes of a process outside PyTorch's allocator: CUDA's context, libraries and faiss. Not measured: no GPU was
 # available.
 OUTSIDE = GIB
 OTHERS = 0.5  # a job that has allocated less than this part of its share ran out of memory because of other programs
@@ -30,7 +30,7 @@ def enough_memory(configuration: Mapping[str, Any], share: int = 1, trains: bool
 
 
 def limit_memory(share: int) -> None:
-    """Let PyTorch allocate at most this process's share of the GPU, so that jobs on the same GPU cannot starve it."""
+    """Let PyTorch allocate at most this process's share of the GPU, so that jobs cannot starve each other."""
     total = torch.cuda.get_device_properties().total_memory
     torch.cuda.set_per_process_memory_fraction(max(1 / share - OUTSIDE / total, SMALLEST))
 

@@ -31,7 +31,7 @@ def image_reading(pack: str | Path) -> dict[str, str]:
 
 
 class UserFiles:
-    """The user's files that a run uses, as they are now: modules, with all that they import, and weights.
+    """The user's files that a run uses, as they are now: modules, with everything they import, and weights.
 
     Create it before the modules are imported: they may be edited while the run trains.
     """
@@ -48,7 +48,7 @@ class UserFiles:
                 temporary.write_bytes(content)
 
     def warn_of_others(self) -> None:
-        """Warn of imported modules that can't be found in source text, such as a name that is computed."""
+        """Warn of imported modules that can't be found in source text, such as modules whose names are computed."""
         for path in unlisted_modules(self.hashes):
             log.warning(
                 "%s was imported, but no import statement names it, so editing it will not retrain this run: "

@@ -3,7 +3,7 @@
 Studies often share runs: the same settings, data, seed and fold under another study's name. A finished run leaves a
 note with its folder and the hashes of its files, under a key made of the run's fingerprint, the hardware, the versions
 of all packages and the source of Recheck. A run with the same key copies these files and verifies the copies, so a run
-that was deleted, damaged or is being made again is never used.
+that was deleted or damaged, or is being trained again, is never used.
 
 Snakemake's caching between workflows (`cache:`) does not fit: its key leaves out wildcards such as the seed and the
 fold, contains the paths of the study, and needs the hash of all packed images of every run.
@@ -32,7 +32,7 @@ class FinishedRuns:
         self.results, self.notes = folder.parent, folder / "finished"
 
     def note(self, key: str, outputs: Mapping[str, str]) -> None:
-        """Leave a note of a finished run with these outputs, unless another finished run has one."""
+        """Leave a note of a finished run with these outputs, unless another finished run has this key already."""
         folder = str(Path(outputs["record"]).parent.relative_to(self.results))
         noted = self._read(key)
         if noted is None or noted["folder"] == folder:
@@ -40,10 +40,10 @@ class FinishedRuns:
             write_json(self.notes / f"{key}.json", {"folder": folder, "files": files})
 
     def keep(self, key: str, outputs: Mapping[str, str]) -> None:
-        """Leave a note of a finished run, with its own links to the files.
+        """Leave a note of a finished run, and keep hard links to its files.
 
         Snakemake deletes the outputs of a run that it plans again. A tuned run is planned again whenever its search
-        has another round, but mostly the same values are chosen.
+        has another round, but usually the same values are chosen.
         """
         kept = self.notes / "kept" / Path(outputs["record"]).parent.relative_to(self.results)
         shutil.rmtree(kept, ignore_errors=True)

@@ -46,7 +46,7 @@ class Saver:
     def due(self, ahead: float = 0.0) -> bool:
         """Whether the last state is too old, or will be after ``ahead`` seconds in which no other can be taken.
 
-        With ``every`` 0 a state is always due, after the last one is written.
+        If ``every`` is 0, this waits until the last state is written, and the next one is due.
         """
         if self.every and self.writing is not None and not self.writing.done():
             return False
@@ -54,7 +54,7 @@ class Saver:
         return self.clock() - self.taken + ahead >= self.every
 
     def cheap(self) -> bool:
-        """Whether a state costs little of the time since the last one, if it takes as long as that one took."""
+        """Whether saving now would take little of the time since the last state, if it takes as long as that one."""
         idle = self.writing is None or self.writing.done()
         return idle and self.cost <= CHEAP * (self.clock() - self.taken)
 

@@ -11,7 +11,7 @@ FIRST = (8, 0)
 
 
 class TF32:
-    """Context in which convolutions and matrix products on a GPU may use TF32. It can be entered again."""
+    """Context in which convolutions and matrix products on a GPU may use TF32. It can be entered more than once."""
 
     def __enter__(self) -> None:
         _switch(True)
@@ -26,7 +26,7 @@ def backward_pass(precision: str) -> contextlib.AbstractContextManager:
 
 
 def warn_if_unavailable(device: torch.device, precision: str) -> None:
-    """Log that TF32 has no effect on this device, if a run asks for it."""
+    """Warn if a run asks for TF32 on a device where it has no effect."""
     if precision != "tf32":
         return
     if device.type != "cuda":

@@ -78,7 +78,7 @@ def supported(capability: tuple[int, int], architectures: tuple[str, ...]) -> bo
     """Whether a build for these architectures (``sm_86``, ``compute_90``) has code for a GPU.
 
     Machine code runs on GPUs of the same major version with the same or a higher minor version; PTX (``compute_``) runs
-    on all newer GPUs. Builds for other makers' GPUs are not judged.
+    on all newer GPUs. Builds for other vendors' GPUs are not judged.
     """
     built = {name: _version(name) for name in architectures if name.startswith(("sm_", "compute_"))}
     return not built or any(

@@ -1,6 +1,6 @@
 """Watching a run for signs that it learns nothing.
 
-The watch uses what is on the host anyway: the labels of a batch and the value of the loss. It looks at a module's
+The watch uses data that is on the host anyway: the labels of a batch and the value of the loss. It looks at a module's
 gradients on the device only until one is not zero, and at its weights only until one has changed: in a sane run, these
 are the first step and the first epoch. Its counts are part of the run's state, so an interrupted run has the same
 findings.
@@ -117,7 +117,7 @@ class Watch:
         return findings
 
     def _of_losses(self) -> list[Finding]:
-        """Findings about losses, gradients and weights, without those that another one already explains."""
+        """Findings about losses, gradients and weights, leaving out those that another finding already explains."""
         counts, steps = self.counts, self.counts.steps
         if steps < 2:
             return []
@@ -161,7 +161,7 @@ def needs_pairs(loss: nn.Module, dim: int, num_classes: int) -> bool:
 
 
 def random_frozen_batch_norm(model: EmbeddingModel) -> bool:
-    """Whether batch norm of the backbone is frozen, and has never seen an image."""
+    """Whether the backbone's batch norm is frozen but has never seen an image."""
     if not (model.frozen or model.frozen_batch_norm):
         return False
     layers = [layer for layer in model.batch_norms() if layer.running_mean is not None]
