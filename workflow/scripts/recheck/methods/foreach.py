@@ -10,8 +10,8 @@ import torch
 class Foreach(torch.optim.Optimizer):
     """An optimiser that updates all parameters of a group together on a GPU, and one by one on a CPU.
 
-    ``torch._foreach_*`` computes the same either way. On a GPU it needs a few launches per group instead of several per
-    parameter. On a CPU one parameter at a time is faster, because it stays in the cache.
+    ``torch._foreach_*`` gives the same result either way. On a GPU it needs a few kernel launches per group, not
+    several per parameter. On a CPU one parameter at a time is faster, because it stays in the cache.
     """
 
     @torch.no_grad()
@@ -28,7 +28,7 @@ class Foreach(torch.optim.Optimizer):
         return loss
 
     def moments(self, parameters: list[torch.Tensor], *names: str) -> list[list[torch.Tensor]]:
-        """One list of tensors per name, in the parameters' order. Tensors that do not exist yet start with zeros."""
+        """One list of tensors per name, in the parameters' order. Tensors that do not exist yet start as zeros."""
         for parameter in parameters:
             state = self.state[parameter]
             for name in names:

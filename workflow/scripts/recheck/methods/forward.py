@@ -46,10 +46,10 @@ class InTurns:
 class Recomputed(InTurns):
     """Like ``InTurns``, in about 1/``parts`` of the memory and with one more forward pass (gradient caching).
 
-    Only the embeddings of all chunks are kept, so the loss sees the whole batch. The backward pass first has the loss's
-    gradient with respect to the embeddings, and then computes one chunk after the other again, with the same random
-    numbers. For any loss the gradient is that of one pass, except for rounding, unless the network mixes images, as
-    trained batch norm does, or draws random numbers, which then fall to other images.
+    Only the embeddings of all chunks are kept, so the loss sees the whole batch. The backward pass starts with the
+    loss's gradient with respect to the embeddings, then recomputes one chunk after another with the same random
+    numbers. For any loss, the gradient equals that of a single pass up to rounding, unless the network mixes images, as
+    trained batch norm does, or draws random numbers, which are then assigned to other images.
     """
 
     passes = 2
@@ -60,7 +60,7 @@ class Recomputed(InTurns):
                 model, chunk, use_reentrant=False, context_fn=lambda: (contextlib.nullcontext(), _counted_once(model))
             )
 
-        # Otherwise torch ends the second pass by an exception, which would be taken for an error of the user's code.
+        # Otherwise torch ends the second pass with an exception, which would look like an error in the user's code.
         with set_checkpoint_early_stop(False):
             return super().__call__(embed, images)
 

@@ -8,8 +8,8 @@ from recheck.errors import UserError
 def mapping(seed: int, members: int, meta_classes: int, classes: int) -> np.ndarray:
     """(members, classes): meta-class of each class for each member, drawn independently and uniformly.
 
-    Uses numpy's legacy generator, as the released code does. Nothing is balanced: a meta-class may be empty. A
-    trial's seed is larger than this generator takes.
+    Uses numpy's legacy generator, as the released code does. Nothing is balanced: a meta-class may be empty. The
+    seed is taken modulo 2³², because the seeds of trials are larger than this generator accepts.
     """
     if meta_classes < 2:
         raise UserError(f"'relabel.count', the number of meta-classes, must be at least 2, found {meta_classes}.")

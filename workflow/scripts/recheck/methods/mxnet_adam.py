@@ -42,7 +42,7 @@ class MXNetAdam(Foreach):
         super().__init__(params, defaults)
 
     def update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Update the parameters with the same number of steps in one call, because they share a rate."""
+        """Update parameters with the same number of steps together, because they share a rate."""
         by_step: dict[int, list[torch.Tensor]] = {}
         for parameter in parameters:
             state = self.state[parameter]

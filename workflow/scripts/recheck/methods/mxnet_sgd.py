@@ -14,9 +14,9 @@ class MXNetSGD(Foreach):
 
         v ← momentum · v − lr · (gradient + weight_decay · w),    w ← w + v.
 
-    PyTorch's SGD multiplies the momentum with the rate of the current step instead. Both are equal while the rate is
-    constant. After a milestone, the momentum collected before it decays gradually here; in PyTorch
-    its effect drops at once, with the rate.
+    PyTorch's SGD multiplies the momentum by the rate of the current step instead. Both are equal while the rate is
+    constant. After a milestone, the momentum collected before it decays gradually here; in PyTorch its effect drops at
+    once, with the rate.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.0, weight_decay: float = 0.0):

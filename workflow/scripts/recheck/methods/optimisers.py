@@ -79,12 +79,12 @@ def build_schedulers(
 
 
 def keeping_gradients(spec: dict[str, Any], optimisers: Iterable[str]) -> set[str]:
-    """The optimisers whose gradients are never set to zero, so that every step adds to those of all earlier steps."""
+    """The optimisers whose gradients are never set to zero, so that each step's gradients add to all earlier ones."""
     return {name for name in optimisers if spec[name].get(KEEP, False)}
 
 
 class Together:
-    """Several optimisers that make one step, so that a gradient scaler steps either all of them or none."""
+    """Several optimisers that step together, so that a gradient scaler steps either all of them or none."""
 
     def __init__(self, optimisers: Iterable[torch.optim.Optimizer]):
         self.optimisers = list(optimisers)

@@ -30,12 +30,12 @@ from recheck.models.unicom import UNICOM, Unicom
 from recheck.names import WEIGHTS_SUFFIXES, check_backbone
 from recheck.parts import load
 
-# timm's weights of a model's name; the first word is older and wrong for most transformers.
+# Names for timm's own weights of a model; the first is older, and misleading for most transformers.
 OF_TIMM = ("imagenet", "pretrained")
 # Normalisation of torchvision's ImageNet weights, on the 0–255 scale.
 IMAGENET_MEAN = tuple(255 * value for value in (0.485, 0.456, 0.406))
 IMAGENET_STD = tuple(255 * value for value in (0.229, 0.224, 0.225))
-# Normalisation of CLIP, which UNICOM has too.
+# Normalisation of CLIP, which UNICOM uses too.
 CLIP_MEAN = tuple(255 * value for value in (0.48145466, 0.4578275, 0.40821073))
 CLIP_STD = tuple(255 * value for value in (0.26862954, 0.26130258, 0.27577711))
 
@@ -128,9 +128,10 @@ def _load_file(network: nn.Module, path: Path, expected: str | None, convert: bo
 
 
 def _converted(network: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors under timm's names, with position embeddings for the network's size of images.
+    """Tensors under timm's names, with position embeddings for the network's image size.
 
-    timm itself converts them, if the network's module has its usual function for it. Tensors that fit are kept.
+    timm converts them with ``checkpoint_filter_fn`` of the network's module, if there is one. Tensors that already fit
+    are returned as they are.
     """
     expected = {name: tensor.shape for name, tensor in network.state_dict().items()}
     convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
@@ -139,11 +140,11 @@ def _converted(network: nn.Module, tensors: dict[str, torch.Tensor]) -> dict[str
     try:
         return convert(dict(tensors), network)
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
-        return tensors  # of another network: the caller says what does not fit
+        return tensors  # from another network: the caller reports what does not fit
 
 
 def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
-    """A network of timm, with the weights that the name stands for on the Hugging Face hub."""
+    """A timm network, and if ``pretrained``, the weights that its name refers to on the Hugging Face hub."""
     import timm
 
     if not timm.is_model(name):
@@ -173,7 +174,7 @@ def _timm(name: str, options: dict[str, Any], pretrained: bool) -> Backbone:
 
 
 def hub_file(repository: str, name: str) -> str:
-    """Path of a file of the Hugging Face hub in its cache, downloaded if it is not there."""
+    """Path of a Hugging Face hub file in the local cache; downloads it if it is not there."""
     from huggingface_hub import hf_hub_download
 
     return hf_hub_download(repository, name)

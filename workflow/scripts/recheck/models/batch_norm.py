@@ -8,7 +8,7 @@ def track_biased_variance(module: nn.modules.batchnorm._BatchNorm) -> None:
     """Make a batch norm average the biased variance of its batches, as MXNet does.
 
     A batch norm of PyTorch normalises with the variance Σ (x − mean)² / n, but averages Σ (x − mean)² / (n − 1) for use
-    in evaluation. Hooks correct the average after each step, so that names of weights stay the same.
+    in evaluation. Hooks correct the average after each step, so that the weights keep their names.
     """
     if not module.track_running_stats or module.momentum is None:
         return
@@ -26,5 +26,5 @@ class _Correction:
             return
         count = inputs[0].numel() // inputs[0].shape[1]
         added = module.running_var - self.kept
-        # by `data`: autograd refuses a buffer that changed since the forward pass, though it does not read this one
+        # via `data`: autograd refuses a buffer that changed since the forward pass, though it does not read this one
         module.running_var.data.copy_(self.kept + added * ((count - 1) / count))

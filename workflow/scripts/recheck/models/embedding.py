@@ -29,7 +29,7 @@ BEST = f"{BEST_ON_TEST}/"
 LOSS = "loss/"
 """Prefix of the loss's tensors in a model file: learned temperatures, proxies and so on."""
 LONGEST = 300
-"""Maximum number of letters that a message quotes from an error."""
+"""Maximum number of characters that a message quotes from an error."""
 
 
 class EmbeddingModel(nn.Module):
@@ -130,7 +130,7 @@ class FeaturesToo(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         features = self.model.features_of(images)
-        return torch.cat([at_least_float32(part) for part in (features, self.model.embeddings_of(features))], dim=1)
+        return torch.cat([at_least_float32(rows) for rows in (features, self.model.embeddings_of(features))], dim=1)
 
 
 def _frozen_modules(backbone: nn.Module, frozen: bool | list[str]) -> list[nn.Module]:
@@ -171,8 +171,7 @@ def save_model(
     """Write weights as safetensors, with the model's settings and the hashes of its training data.
 
     The checkpoint that is best on the test set goes into the same file, under prefixed names, and so does the state of
-    the loss, which loading a model ignores. ``num_classes`` is stored
-    for heads that take it as an argument.
+    the loss, which is ignored when a model is loaded. ``num_classes`` is stored for heads that take it as an argument.
     """
     about = {"model": spec, "data": data}
     if num_classes is not None and takes(spec["head"], "head", "num_classes"):
@@ -235,12 +234,12 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
 
 
 def stored_settings(path: str | Path) -> dict[str, Any]:
-    """What a model file says about itself: the settings of its network and the hashes of its training data."""
+    """Metadata of a model file: the settings of its network and the hashes of its training data."""
     return {key: value for key, value in _read(path)[0].items() if not key.startswith("_")}
 
 
 def _check_size(spec: dict[str, Any], num_classes: Any, weights: dict[str, torch.Tensor]) -> None:
-    """Refuse settings of a network that is larger than its weights, before it fills the memory."""
+    """Refuse settings of a network that is much larger than the stored weights, before it fills the memory."""
     with torch.device("meta"):
         expected = EmbeddingModel(spec, load_weights=False, num_classes=num_classes).state_dict()
     count, stored = (sum(tensor.numel() for tensor in tensors.values()) for tensors in (expected, weights))

@@ -41,7 +41,7 @@ class PoincareBall(Linear):
 
     With c = ``curvature`` the ball has radius 1/√c. The layer's output x is first shortened to length ``clip``, if it
     is longer, and becomes tanh(√c |x|) x / (√c |x|). Points stay 0.1 % of the radius away from the boundary, where
-    float32 could not tell distances.
+    float32 could not tell distances apart.
     """
 
     INSIDE = 1 - 1e-3
@@ -70,7 +70,7 @@ class PoincareBall(Linear):
 
 
 class Identity(nn.Identity):
-    """No head: the backbone's features are the embedding, with ``normalise`` scaled to length 1."""
+    """No head: the backbone's features are the embedding; with ``normalise``, they are scaled to length 1."""
 
     def __init__(self, features: int, normalise: float | None = None):
         super().__init__()

@@ -45,7 +45,7 @@ RULES: dict[str, Callable[[torch.Tensor, Any], None]] = {
 
 
 def initialise(weight: torch.Tensor, rule: str, what: str) -> None:
-    """Fill a (fan out, fan in) matrix by a rule, which is a name and a number (or a fan)."""
+    """Fill a (fan out, fan in) matrix by a rule, which is a name and a number (or ``fan_in`` or ``fan_out``)."""
     name, _, given = rule.partition(" ") if isinstance(rule, str) else ("", "", "")
     if not given:
         raise UserError(f"'init' of {what} must be a rule and a number, such as `uniform 0.2`, found {rule!r}.")

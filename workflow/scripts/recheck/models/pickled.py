@@ -7,7 +7,7 @@ no function of a file is called, so there is nothing that a hostile file could r
 - A class or function is a ``Global``, two strings. An object is a ``Thing`` that holds its class, arguments and state.
 - A call of a function in ``CALLS`` is recorded as a ``Thing``. Any other call, and any other name from Python's
   standard library, is refused.
-- Dictionaries look up texts only. Other keys are kept aside, because hashing a tuple of tuples can take for ever.
+- Only strings become keys of dictionaries. Other keys are kept aside: hashing a tuple of tuples can take forever.
 - Every opcode and every copied element counts against ``STEPS``.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 STEPS = 2_000_000
 """Maximum number of opcodes (and copied elements) of a pickle. A whole ResNet-50 has about 30,000."""
-# Modules of the standard library, in Python 2 too. Of these, a checkpoint needs only what is named in DATA and CALLS.
+# Modules of the standard library, also of Python 2. Of these, a checkpoint needs only what is named in DATA and CALLS.
 STANDARD = {*sys.stdlib_module_names, "__builtin__", "copy_reg", "commands", "exceptions"}
 BUILTIN = ("builtins", "__builtin__")
 DICTIONARIES = {
@@ -66,7 +66,7 @@ CALLS = {
         )
     ),
 }  # fmt: skip
-# Names of the standard library that stand in attributes of modules, without being called.
+# Names of the standard library that occur in attributes of modules, without being called.
 DATA = {("argparse", "Namespace"), ("types", "SimpleNamespace"), *((module, "type") for module in BUILTIN)}
 AGAIN = "If you trust its source, load it there and save only its state_dict()"
 
@@ -94,7 +94,7 @@ class Global(NamedTuple):
 
 
 class Table(dict):
-    """A dictionary with texts as keys; ``others`` has the pairs with other keys. Equal to nothing but itself."""
+    """A dictionary with strings as keys; ``others`` has the pairs with other keys. Equal to nothing but itself."""
 
     __slots__ = ("others",)
     __hash__ = object.__hash__
@@ -141,9 +141,10 @@ def read(
     persistent: Callable[[Any], Any],
     rebuild: Callable[[Thing], Any] = lambda call: call,
 ) -> Any:
-    """The object of the next pickle in ``file``, which stays at the byte after it.
+    """The object of the next pickle in ``file``, which is left at the byte after it.
 
-    ``persistent`` turns a persistent id into an object, ``rebuild`` a call into something better than a ``Thing``.
+    ``persistent`` turns a persistent id into an object. ``rebuild`` may replace a recorded call, for example
+    by a tensor.
     """
     machine = _Machine(persistent, rebuild)
     try:
@@ -280,7 +281,7 @@ class _Machine:
     def _append(self, values: list[Any]) -> None:
         target = self._top()
         if type(target) is Thing:
-            return  # the elements of an unknown kind of list
+            return  # drop the elements of an unknown kind of list
         if not isinstance(target, list):
             raise Refused("is damaged (its pickle appends to something that is not a list)")
         target.extend(values)
@@ -288,7 +289,7 @@ class _Machine:
     def _set(self, values: list[Any]) -> None:
         target = self._top()
         if type(target) is Thing:
-            return  # the items of an unknown kind of dictionary
+            return  # drop the items of an unknown kind of dictionary
         if type(target) is not Table or len(values) % 2:
             raise Refused("is damaged (its pickle puts an item into something that is not a dictionary)")
         for key, value in zip(values[::2], values[1::2], strict=True):

@@ -10,7 +10,7 @@ from recheck.models.precision import at_least_float32, without_autocast
 class LinearProjector(nn.Linear):
     """A linear layer without bias, then unit length: the loss sees its output, retrieval uses its input.
 
-    The projector can then overfit to the training classes instead of the embedding. ``full_precision`` computes it
+    The projector, rather than the embedding, can then overfit to the training classes. ``full_precision`` computes it
     outside the mixed precision of the forward pass.
     """
 

@@ -16,7 +16,7 @@ class ShiftedGeM(nn.Module):
     where m is the smallest value of the image in that channel, so that no root of a negative number occurs. p = 1 gives
     the global average, and large p approaches the maximum.
 
-    ``maths: legacy`` computes the formula as written, so float32 loses digits of x that are much smaller than 1.
+    ``maths: legacy`` computes the formula as written, so float32 loses digits of values x much smaller than 1.
     ``maths: fixed`` computes the same formula with log(1 + u) and exp(u) − 1, which keeps these digits.
     """
 

@@ -1,7 +1,7 @@
 """Files written by ``torch.save``, in the zip format or the older one, read without running code in them.
 
 The pickle inside is read by :mod:`recheck.models.pickled`. A tensor stays a description (``Stored``) until its values
-are needed, and memory is bounded by the size of the file: what ``torch.save`` writes is never compressed.
+are needed, and memory is bounded by the size of the file, because ``torch.save`` never compresses.
 """
 
 import errno
@@ -157,7 +157,7 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, int]:
 
 
 def _read_member(archive: zipfile.ZipFile, name: str, most: int) -> bytearray:
-    """The content of a member of at most ``most`` bytes; its checksum is compared."""
+    """The content of a member of at most ``most`` bytes; its checksum is verified."""
     try:
         with archive.open(name) as member:
             content = bytearray(member.read(most + 1))
@@ -190,9 +190,9 @@ def _read_legacy(path: Path, file: BinaryIO) -> Any:
         dtype, key, numel = _storage_id(identifier)
 
         def get(size: int) -> bytearray:
-            with path.open("rb") as again:
-                again.seek(starts[key])
-                return bytearray(again.read(size))
+            with path.open("rb") as reopened:
+                reopened.seek(starts[key])
+                return bytearray(reopened.read(size))
 
         root = roots.setdefault(key, Storage(dtype, numel, get))
         if (root.dtype, root.bytes) != (dtype, numel * dtype.itemsize):
@@ -266,7 +266,7 @@ def _rebuilt(call: Thing) -> Any:
     """The tensor that a call of torch describes; other calls are returned unchanged."""
     module, name = call.kind
     arguments = call.arguments
-    if call.kind == ("torch._tensor", "_rebuild_from_type_v2"):  # of a class of tensors, or with attributes
+    if call.kind == ("torch._tensor", "_rebuild_from_type_v2"):  # of a subclass of Tensor, or with attributes
         rebuild, arguments = (arguments[0], arguments[2]) if len(arguments) > 2 else (None, None)
         if type(rebuild) is not Global or type(arguments) is not tuple or rebuild == call.kind:
             raise Refused(DAMAGED)

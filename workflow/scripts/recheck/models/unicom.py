@@ -1,7 +1,7 @@
 """UNICOM's vision transformer (An et al., ICLR 2023), with the tensor names of its released weights.
 
-It differs from timm's in four ways: no class token, ReLU6 in the blocks, no bias of queries, keys and values, and a
-final layer over the outputs of all patches.
+It differs from timm's vision transformer in four ways: no class token, ReLU6 in the blocks, no bias for queries, keys
+and values, and a final layer over the outputs of all patches.
 """
 
 import torch

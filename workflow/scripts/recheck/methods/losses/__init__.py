@@ -55,7 +55,7 @@ def _mine(miner: nn.Module, loss: nn.Module, embeddings: torch.Tensor, labels: t
 
 
 def _check_range(miner: nn.Module | None, mined: Any, size: int) -> None:
-    """Blame the miner for positions outside the batch. Only after a failure, because it would slow every step down."""
+    """Blame the miner for positions outside the batch. Called only after a failure, to keep steps fast."""
     if not _are_indices(mined):
         return
     positions = torch.cat(mined)
@@ -70,5 +70,5 @@ def _are_indices(mined: Any) -> bool:
     return (
         isinstance(mined, tuple)
         and len(mined) in (3, 4)
-        and all(isinstance(one, torch.Tensor) and one.ndim == 1 and not one.is_floating_point() for one in mined)
+        and all(isinstance(each, torch.Tensor) and each.ndim == 1 and not each.is_floating_point() for each in mined)
     )

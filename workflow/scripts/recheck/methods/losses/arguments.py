@@ -15,7 +15,7 @@ def chosen(key: str, value: str, known: Iterable[str], loss: object) -> str:
 
 
 def checked_count(key: str, value: int, loss: object, least: int = 1) -> int:
-    """``value``, which must be a whole number from ``least``."""
+    """``value``, which must be a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(
             f"'{key}' of the loss '{type(loss).__name__}' must be a whole number of at least {least}, found {value!r}."

@@ -13,7 +13,7 @@ class DistanceWeightedSampler(nn.Module):
     are drawn with replacement, with weights inversely proportional to this density; a distance below ``cutoff`` counts
     as ``cutoff``. Negatives at ``nonzero_loss_cutoff`` or beyond have no loss and are not drawn. An anchor without any
     candidate draws uniformly from all rows of other classes. pytorch-metric-learning's DistanceWeightedMiner has the
-    same weights but another number of triplets. Draws use torch's global generator.
+    same weights but draws a different number of triplets. Draws use torch's global generator.
     """
 
     def __init__(self, cutoff: float = 0.5, nonzero_loss_cutoff: float = 1.4):

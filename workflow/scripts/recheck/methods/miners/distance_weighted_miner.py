@@ -6,7 +6,7 @@ import torch
 
 
 class DistanceWeightedMiner(library.DistanceWeightedMiner):
-    """The triplets of the library's miner, to the last draw of the same generator on a CPU.
+    """Exactly the triplets that the library's miner draws from the same generator on a CPU.
 
     Each anchor has as many triplets as its class has images. Their positives are drawn uniformly, their negatives with
     weights inversely proportional to the density of their distance. The weights are computed on the device for the
@@ -31,7 +31,7 @@ class DistanceWeightedMiner(library.DistanceWeightedMiner):
         log_weights = (2.0 - dimensions) * distance.log() - ((dimensions - 3) / 2) * (1.0 - 0.25 * distance**2.0).log()
         usable = log_weights.isfinite()
         other = labels[:, None] != labels
-        # the library's maximum includes pairs of one class, with 0
+        # the library's maximum includes pairs of the same class, as 0
         log_weights = torch.where(other, log_weights, 0)
         largest = torch.where(usable, log_weights, -torch.inf).max()
         drawn = usable & other & (distance < self.nonzero_loss_cutoff)

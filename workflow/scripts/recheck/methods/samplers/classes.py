@@ -6,13 +6,13 @@ from recheck.errors import UserError
 
 
 def positions_by_class(labels: np.ndarray) -> list[np.ndarray]:
-    """Positions of the images of each class, in the order of labels."""
+    """Positions of the images of each class; classes are sorted by label."""
     _, ranks, counts = np.unique(labels, return_inverse=True, return_counts=True)
     return np.split(np.argsort(ranks, kind="stable"), np.cumsum(counts)[:-1])
 
 
 def counted(sampler: str, **numbers: int) -> None:
-    """Refuse values that are not whole numbers from 1."""
+    """Refuse values that are not whole numbers of at least 1."""
     for key, value in numbers.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise UserError(
@@ -21,7 +21,7 @@ def counted(sampler: str, **numbers: int) -> None:
 
 
 def choose(positions: np.ndarray, count: int, generator: np.random.RandomState) -> list[int]:
-    """``count`` images of a class, drawn with replacement only if the class has fewer."""
+    """``count`` images of a class, drawn with replacement only if the class has fewer images."""
     return generator.choice(positions, count, replace=len(positions) < count).tolist()
 
 

@@ -11,7 +11,7 @@ class MPerClass:
     """``per_class`` images of each class in shuffled rounds, cut into batches.
 
     A pass has as many whole rounds as fit into ``length`` images, at least one; a batch may span two rounds. Draws
-    match pytorch-metric-learning's ``MPerClassSampler``, except that it always uses its own generator.
+    match pytorch-metric-learning's ``MPerClassSampler``, except that the library always uses its own generator.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, per_class: int, length: int):

@@ -12,7 +12,7 @@ def draw_pass(sampler: Any, number: int, generator_of: Callable[[int], np.random
     """Batches of pass ``number``; ``generator_of(n)`` is the generator of pass n.
 
     Most samplers only need the generator of this pass. A sampler that carries images over to the next pass defines its
-    own ``draw_pass``, and reconstructs the images left over from the generators of earlier passes.
+    own ``draw_pass``, and uses the generators of earlier passes to find out which images are left over.
     """
     with user_code("sampler", sampler):
         if hasattr(sampler, "draw_pass"):

@@ -13,7 +13,7 @@ LAST = ("drop", "rollover")
 class Shuffled:
     """Every image once per pass, in random order.
 
-    ``last`` is what happens to an incomplete last batch: ``drop`` discards it, ``rollover`` carries it over to the
+    ``last`` says what happens to an incomplete last batch: ``drop`` discards it, ``rollover`` carries it over to the
     first batch of the next pass.
     """
 

@@ -28,7 +28,7 @@ class SupAPLoss(ContextualSmoothAPLoss):
 
 
 class RoadmapLoss(WithContrastive):
-    """½ SupAP + ½ contrastive."""
+    """(1 − weight) · SupAP + weight · contrastive; by default, half of each."""
 
     def __init__(
         self, temperature: float = 0.01, weight: float = 0.5, pos_margin: float = 0.9, neg_margin: float = 0.6

@@ -9,7 +9,7 @@ from recheck.methods.losses.arguments import checked_count, checked_number
 
 
 class PairCrossEntropyLoss(nn.Module):
-    """The loss of Hyp-ViT: Σ over ordered pairs (i, j), i ≠ j, of the ``per_class`` images that each class has.
+    """The loss of Hyp-ViT: a sum over ordered pairs (i, j), i ≠ j, of the ``per_class`` images of each class.
 
     For one pair (i, j), the image i of class a has the logits sim(a_i, b_j) and sim(a_i, b_i) of all classes b of the
     batch, divided by ``temperature``, without sim(a_i, a_i). Its loss is the cross-entropy with the target

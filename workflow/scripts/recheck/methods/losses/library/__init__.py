@@ -1,1 +1,1 @@
-"""Losses of pytorch-metric-learning that fail in some training steps, with the same values and without the failure."""
+"""Losses of pytorch-metric-learning that fail in some training steps, corrected; their values are the same."""

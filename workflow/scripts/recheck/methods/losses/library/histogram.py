@@ -6,9 +6,9 @@ from pytorch_metric_learning.utils import common_functions, loss_and_miner_utils
 
 
 class HistogramLoss(losses.HistogramLoss):
-    """pytorch-metric-learning's ``HistogramLoss``, which also takes pairs with a cosine of 1.
+    """pytorch-metric-learning's ``HistogramLoss``, which also accepts pairs with a cosine of 1.
 
-    The library's fails if two images have the same embedding, and indexes in a way that torch has deprecated.
+    The library's version fails if two images have the same embedding, and indexes in a way that torch has deprecated.
     """
 
     def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):

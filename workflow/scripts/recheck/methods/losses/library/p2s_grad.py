@@ -6,9 +6,9 @@ from torch.nn.functional import mse_loss, normalize, one_hot
 
 
 class P2SGradLoss(losses.P2SGradLoss):
-    """pytorch-metric-learning's ``P2SGradLoss``: Σ (cos θ − 1 for the image's class, else cos θ)², as a mean.
+    """pytorch-metric-learning's ``P2SGradLoss``: the mean of (cos θ − t)², where t is 1 for the image's class, else 0.
 
-    The library replaces its weights in each step and stops if rounding has changed their length; here they are scaled
+    The library replaces its weights in each step and fails if rounding has changed their length; here they are scaled
     to length 1 in place. ``embedding_size`` is the library's ``descriptors_dim``.
     """
 

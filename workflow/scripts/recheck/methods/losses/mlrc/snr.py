@@ -8,7 +8,10 @@ from torch.nn.functional import normalize
 
 
 class UnitSNRContrastiveLoss(SignalToNoiseRatioContrastiveLoss):
-    """Normalises embeddings for the regulariser too; today's library regularises the raw embeddings."""
+    """pytorch-metric-learning's ``SignalToNoiseRatioContrastiveLoss``, with its regulariser on normalised embeddings.
+
+    Today's library regularises the raw embeddings.
+    """
 
     def forward(self, embeddings: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         return super().forward(normalize(embeddings), *args, **kwargs)

@@ -1,7 +1,7 @@
 """Masked maximum and minimum of rows.
 
 If the mask of a row is all false, the result lies slightly beyond all of its entries, at column 0. TensorFlow
-Similarity defines it so, and this determines the loss of an anchor without positives.
+Similarity defines it this way, and this determines the loss of an anchor without positives.
 """
 
 from typing import NamedTuple

@@ -16,7 +16,7 @@ class MinedTripletLoss(PerAnchorLoss):
     The negative is the nearest (``negative_mining: hard``), the farthest (``easy``), or the nearest one that is farther
     than the farthest positive (``semi-hard``; if none exists, the farthest).
 
-    ``incomplete_anchors`` decides about anchors without positives or without negatives. With ``zero`` their loss is 0.
+    ``incomplete_anchors`` is about anchors without positives or without negatives. With ``zero``, their loss is 0.
     With ``count``, as in both versions of the library, ``masked_max`` and ``masked_min`` supply the missing distance:
     an anchor without positives is pushed away from its negative as if it had a positive at distance 0.
 

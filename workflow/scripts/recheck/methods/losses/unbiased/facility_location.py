@@ -73,7 +73,7 @@ class FacilityLocationLoss(nn.Module):
             augmented = self.gamma * (1 - agreement(moved))
             score = -torch.minimum(matrix, nearest).sum(dim=1) + augmented
             score[medoids] = -torch.inf
-            best = score.argmax(dim=0, keepdim=True)  # one row: a single number as index would have to be read first
+            best = score.argmax(dim=0, keepdim=True)  # a tensor of one row: a plain number would have to be read first
             medoids = torch.cat((medoids, best))
             nearest, slots = torch.minimum(nearest, matrix[best][0]), moved[best][0]
         return medoids

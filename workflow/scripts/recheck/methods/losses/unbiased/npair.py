@@ -12,7 +12,7 @@ class NPairLoss(nn.Module):
 
     Embeddings are [anchors; positives], two halves in the same order. t_i is 1 at pair i; if several pairs have its
     label, t_i is uniform over them. ``symmetric`` averages the first term with the same term after exchanging a and p.
-    pytorch-metric-learning's NPairsLoss is the same without these two cases, which it does not support.
+    pytorch-metric-learning's NPairsLoss is the same loss, but supports neither of these two cases.
     """
 
     def __init__(self, l2: float = 0.0005, symmetric: bool = False):

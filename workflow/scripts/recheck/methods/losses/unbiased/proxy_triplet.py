@@ -9,7 +9,7 @@ INIT = "uniform 0.2"
 
 
 class ProxyTripletLoss(ProxyLoss):
-    """Mean over images of Σ_{c ≠ y_i} max(0, |x_i − p_{y_i}|² − |x_i − p_c|² + margin), proxies of length 1."""
+    """Mean over images of Σ_{c ≠ y_i} max(0, |x_i − p_{y_i}|² − |x_i − p_c|² + margin), with proxies of length 1."""
 
     def __init__(self, num_classes: int, embedding_size: int, margin: float = 1.0, init: str = INIT):
         super().__init__(num_classes, embedding_size, init)
