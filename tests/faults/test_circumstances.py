@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -16,10 +17,15 @@ from recheck.data import download
 from recheck.errors import UserError
 from recheck.job import job, warn_once
 from support.faults.kills import content, differences
-from support.hang import HANG_SECONDS, wait_until
+from support.hang import wait_until
 from support.project import Project
 
 YEAR = 365 * 24 * 3600
+PAUSE = """\
+    Path("begun").touch()
+    while not Path("go").exists():
+        __import__("time").sleep(0.01)
+"""
 
 
 def pretend(tmp_path):
@@ -125,18 +131,16 @@ def test_vanished_inputs_a_jumping_clock_and_a_second_snakemake(quiet, tmp_path)
         elif path.name == "model.safetensors":
             os.utime(path, (now - 30 * YEAR, now - 30 * YEAR))
     (project.path("resources/datasets/glyphs/packed/exact96x96/pixels.bin")).unlink()
-    first = project.start("--cores", "2")
-    locks = project.path(".snakemake/locks")
-    assert wait_until(lambda: first.poll() is not None or (locks.is_dir() and any(locks.iterdir())))
-    assert first.poll() is None, first.communicate()[0]
-    first.send_signal(signal.SIGSTOP)  # so that it holds its locks however slow the second is
-    try:
-        output = project.fail("--cores", "1")
-    finally:
-        first.send_signal(signal.SIGCONT)
+    project.edit("workflow/scripts/pack.py", "with job(snakemake):\n", f"with job(snakemake):\n{PAUSE}")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(project.succeed, "--cores", "2")
+        try:
+            assert wait_until(lambda: first.done() or project.path("begun").exists())
+            output = project.fail("--cores", "1")  # the first holds its locks however slow the second is
+        finally:
+            project.write("go", "")
+        first.result()
     assert "cannot be locked" in output and "Traceback" not in output
-    said, _ = first.communicate(timeout=HANG_SECONDS)
-    assert first.returncode == 0, said
     assert differences(content(project), quiet.content) == []
 
 
