@@ -44,7 +44,7 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_make_parametrize_id(val, argname):
-    """Name cases of bytes by their argument: compressed bytes hold a time, and all processes must agree on names."""
+    """Name bytes after their argument: compressed bytes contain a time, and all processes must agree on names."""
     return argname if isinstance(val, bytes) else None
 
 
@@ -123,7 +123,7 @@ def fresh(tmp_path) -> Project:
 
 @pytest.fixture(scope="session")
 def unstarted(tmp_path_factory) -> Project:
-    """A project of one test process in which no job ever runs; tests restore the files that they change."""
+    """A project, one per test process, in which no job ever runs; tests restore the files that they change."""
     return Project.create(tmp_path_factory.mktemp("unstarted") / "project")
 
 

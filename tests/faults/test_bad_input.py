@@ -33,7 +33,7 @@ PACK = "resources/datasets/glyphs/packed/original/pack.json"
         (["--config", "workers=-1"], "'workers' must be at least 0, found -1."),
     ],
 )
-def test_command_line(unstarted, arguments, sentence):
+def test_mistakes_on_the_command_line(unstarted, arguments, sentence):
     output = unstarted.fail("--cores", "1", *arguments)
     assert sentence in output
     assert "Traceback" not in output
@@ -108,8 +108,8 @@ def test_command_line(unstarted, arguments, sentence):
         ("studies/letters", "SmallNet", "SmalNet", "small_net.py does not define 'SmalNet'; did you mean 'SmallNet'?"),
     ],
 )
-def test_files(unstarted, file, old, new, sentence):
-    """All of this is known without running a job."""
+def test_mistakes_in_files(unstarted, file, old, new, sentence):
+    """Snakemake reports all of these before it runs a job."""
     with unstarted.restored(f"config/{file}.yaml") as project:
         project.edit(f"config/{file}.yaml", old, new)
         output = project.fail("--cores", "1", "--dry-run")
@@ -252,7 +252,7 @@ def test_a_file_that_changes_after_its_download_is_noticed(fresh, server):
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(project):
-    """With reruns limited by hand, the old checkpoint still exists although the model's settings have changed."""
+    """``--rerun-triggers mtime`` keeps the old checkpoint although the model's settings have changed."""
     run = "results/letters/glyphs/triplet/seed0/fold0"
     project.edit("config/studies/letters.yaml", "dim: 16", "dim: 8")
     project.path(f"{run}/embeddings.safetensors").unlink()

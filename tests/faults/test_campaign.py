@@ -42,13 +42,13 @@ def test_the_study_skips_steps_in_float16(quiet, tmp_path):
     settings["schedule"]["epochs"] = 2
     run = Run(settings, data, 0, 0, torch.device("cpu"), StateFile(tmp_path, "f"), tmp_path)
     run.train()
-    taken = {name: min(int(state["step"]) for state in own.state.values()) for name, own in run.optimisers.items()}
+    taken = {name: min(int(state["step"]) for state in each.state.values()) for name, each in run.optimisers.items()}
     assert len(taken) == 3 and len(set(taken.values())) == 1, "a step is skipped by all optimisers or by none"
     assert 0 < taken["head"] < run.position.step
 
 
 def test_content_ignores_times_and_nothing_else(begun, quiet):
-    """A changed digit, a file too many and one too few are differences; times are not."""
+    """A changed digit, an extra file and a missing file are differences; times are not."""
     folder = begun.path("results/letters/glyphs/proxy_1/seed0/fold0")
     folder.mkdir(parents=True)
     for seconds in (1.5, 2.5):
@@ -71,10 +71,10 @@ def test_content_ignores_times_and_nothing_else(begun, quiet):
 
 
 def test_moments_are_of_every_kind():
-    moments = [moment for own in plan(50, 4, random.Random(0)) for moment in own]
+    moments = [moment for group in plan(50, 4, random.Random(0)) for moment in group]
     assert len(moments) == 150
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-        own = [moment for moment in moments if moment.signal == number]
-        assert len(own) == 50
-        assert {moment.place for moment in own} == set(PLACES)
-        assert {moment.scope for moment in own} == {"group", "job", "snakemake"}
+        sent = [moment for moment in moments if moment.signal == number]
+        assert len(sent) == 50
+        assert {moment.place for moment in sent} == set(PLACES)
+        assert {moment.scope for moment in sent} == {"group", "job", "snakemake"}

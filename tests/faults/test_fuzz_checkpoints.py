@@ -130,7 +130,7 @@ def test_an_unsealed_file_and_a_missing_file_are_refused(tmp_path):
         ("\x1b[31m", torch.ones(4), "it has no tensor"),
     ],
 )
-def test_wrong_tensors_under_a_right_seal(tmp_path, name, value, sentence):
+def test_wrong_tensors_with_a_valid_seal(tmp_path, name, value, sentence):
     from recheck.models.embedding import EmbeddingModel
 
     weights = dict(EmbeddingModel(SPEC).state_dict())
@@ -146,7 +146,7 @@ def test_wrong_tensors_under_a_right_seal(tmp_path, name, value, sentence):
 
 
 @pytest.mark.parametrize("rows", [np.ones(3), np.ones((2, 2, 2)), np.ones((2, 2), np.float64), np.ones((2, 2), bool)])
-def test_wrong_embeddings_under_a_right_seal(tmp_path, rows):
+def test_wrong_embeddings_with_a_valid_seal(tmp_path, rows):
     from safetensors.numpy import save_file as save_arrays
 
     seal.write(tmp_path / "e", {"test": rows}, save_arrays)
@@ -154,8 +154,8 @@ def test_wrong_embeddings_under_a_right_seal(tmp_path, rows):
         read_embeddings(tmp_path / "e")
 
 
-@pytest.mark.parametrize("how", ["flipped", "cut"])
-def test_states_at_fifty_places(tmp_path, how, record_property, caplog):
+@pytest.mark.parametrize("kind", ["flipped", "cut"])
+def test_states_damaged_at_fifty_places(tmp_path, kind, record_property, caplog):
     """A damaged state falls back to the previous one; if both are damaged, the run starts from the beginning."""
     caplog.set_level(logging.CRITICAL, "recheck")
     file = StateFile(tmp_path, "a")
@@ -168,7 +168,7 @@ def test_states_at_fifty_places(tmp_path, how, record_property, caplog):
         for path, content in whole.items():
             damage = bytearray(content)
             damage[place] ^= int(generator.integers(1, 256))
-            path.write_bytes(damage if how == "flipped" else content[:place])
+            path.write_bytes(damage if kind == "flipped" else content[:place])
             found = file.load()
             assert (found and {"number": found["number"]}) == next(expected)
         for path, content in whole.items():
@@ -177,7 +177,7 @@ def test_states_at_fifty_places(tmp_path, how, record_property, caplog):
     record_property("tried", 100)
 
 
-def test_states_with_a_right_hash_and_any_content(tmp_path, record_property):
+def test_states_with_a_valid_hash_and_any_content(tmp_path, record_property):
     file = StateFile(tmp_path, "a")
     buffer = io.BytesIO()
     torch.save({"fingerprint": "a", "state": TENSORS}, buffer)

@@ -18,7 +18,7 @@ MEMORY = 1 << 30
 
 @pytest.fixture
 def little_memory():
-    """A bomb in memory is an error, not an outage."""
+    """Limit the memory of this process, so that a bomb raises an error and does not fill the machine."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     sizes = Path("/proc/self/statm")
     if sizes.exists():  # on Linux
@@ -31,7 +31,7 @@ def little_memory():
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.usefixtures("little_memory")
 def test_archives_are_refused_or_unpacked_without_harm(tmp_path, monkeypatch, record_property):
-    monkeypatch.setattr(os, "sync", lambda: None)  # waits for the writes of all other programs, too
+    monkeypatch.setattr(os, "sync", lambda: None)  # a sync also waits for the writes of all other programs
     downloads, root = tmp_path / "downloads", tmp_path / "data" / "images"
     downloads.mkdir()
     entries = [{"path": "a.bin", "extract": ".", "unpacked_size": hostile_archives.LIMIT}]

@@ -111,7 +111,7 @@ def test_damaged_state_files_are_not_used(long, finished):
     process.wait()
     for path in long.path(STATE).parent.iterdir():
         data = bytearray(path.read_bytes())
-        if data:  # the kill may have struck when the next state was still empty
+        if data:  # the kill may have come while the next state was still empty
             data[len(data) // 2] ^= 1
         path.write_bytes(data if path.name == "state.bin" else data[:500])
     shorten(long)

@@ -47,7 +47,7 @@ def test_killed_at_random_moments(tuned, tmp_path, record_property):
                 project, "--cores", str(generator.choice([1, 3])), *COMMAND, strike=Strike(moment - done)
             )
             if code == 0:
-                break  # a moment near the end: what was left to do took fewer changes
+                break  # a moment near the end: the remaining work made fewer changes
             killed, done = killed + 1, moment
         if code:
             code, _ = events.run(project, "--cores", "2", *COMMAND)

@@ -31,5 +31,5 @@ def output(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", SENTENCES)
-def test_said_once(output, kind):
+def test_each_warning_appears_once(output, kind):
     assert len(re.findall(SENTENCES[kind], output)) == 1, output

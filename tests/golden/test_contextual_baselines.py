@@ -1,6 +1,6 @@
 """The baselines of the contextual study against the authors' code, built from the parts of its YAML.
 
-Ours are computed in float64. float32 arrays are compared to their own precision, float64 arrays to 1e-8.
+Our values are computed in float64. Arrays in float32 are compared to float32's precision, float64 arrays to 1e-8.
 """
 
 import re

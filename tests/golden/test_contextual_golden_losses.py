@@ -1,6 +1,6 @@
 """The contextual loss, its ablations and the losses combined with it, against the authors' code.
 
-Ours are computed in float64. float32 arrays are compared to their own precision, float64 arrays to 1e-8.
+Our values are computed in float64. Arrays in float32 are compared to float32's precision, float64 arrays to 1e-8.
 """
 
 import re

@@ -29,7 +29,7 @@ def against_gallery(stored, names):
 
 
 def close(ours, expected, scale=1.0, tolerance=1e-6):
-    """The originals sum precisions of float32."""
+    """The default tolerance allows for the original code, which sums precisions in float32."""
     np.testing.assert_allclose(scale * np.array(list(ours.values())), expected, rtol=tolerance, atol=0)
 
 
@@ -51,7 +51,7 @@ def test_average_precision_without_a_gallery(stored):
 
 
 def decided(x, y, resolution=5e-7):
-    """Mask of the queries whose ranking float32 decides: no right and wrong item are too close to tell apart."""
+    """Mask of the queries that float32 can rank: no correct and wrong item are too close to tell apart."""
     unit = x / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)
     clear = []
     for number, row in enumerate(unit @ unit.T):

@@ -59,7 +59,7 @@ def test_clustering_scores_of_given_clusters(golden):
 
 
 def test_our_clusters_score_about_the_same(golden):
-    """Over seeds: one k-means run varies by a few points."""
+    """On average over five seeds, because one k-means run varies by a few points."""
     embeddings, labels = normalise(golden["emb"]), golden["labels"]
     runs = [kmeans(embeddings, len(np.unique(labels)), seed) for seed in range(5)]
     ours = np.array([[nmi(labels, run), ami(labels, run)] for run in runs])

@@ -139,7 +139,7 @@ def test_rows_equal_todays_library(study, stored, loss):
 @compares("loss", studies=["mlrc"], rows=["soft_triple"], tolerance=TOLERANCE_OF_2020["softtriple"])
 @pytest.mark.parametrize("loss", ROWS)
 def test_rows_equal_the_library_of_2020(study, stored, loss):
-    # only the SOP row of NT-Xent has the floor of 2020, which these inputs might reach on other datasets too
+    # of the NT-Xent rows only that of SOP has the floor of 2020, which these inputs may reach
     spec, *rest = row_of(study, stored, loss, "sop" if loss == "ntxent" else "cub200")
     tolerance = TOLERANCE_OF_2020.get(loss, EXACT)
     for name in input_sets(stored, "emb_"):
@@ -161,7 +161,7 @@ def test_triplet_differs_without_the_shift(study, stored):
 
 @pytest.mark.parametrize(("dataset", "prefix"), [("sop", "orig_"), ("cub200", "")])
 def test_ntxent_at_the_temperature_of_sop(study, stored, dataset, prefix):
-    """The SOP row has the floor of 1e-20 of 2020; the other rows use today's loss, which saturates far later."""
+    """The SOP row keeps the floor of 1e-20 from 2020; the other rows use today's loss, which saturates far later."""
     spec, *rest = row_of(study, stored, "ntxent_soptau", dataset)
     for name in input_sets(stored, "emb_"):
         key = f"ntxent_soptau__{name}"

@@ -1,4 +1,6 @@
-"""Losses of the calibration study against TensorFlow Similarity: the benchmark's release (legacy), the last (fixed).
+"""Losses of the calibration study against TensorFlow Similarity: the benchmark's release and the last one.
+
+Arrays from the benchmark's release are called legacy, those from the last release fixed.
 
 The originals were computed in float32. In float32 and from the stored distances, our losses are equal to 1e-6. From
 embeddings, our losses are computed in float64. The names of the arrays contain the hyper-parameters.
@@ -14,7 +16,7 @@ from recheck.methods.losses import build_loss
 from recheck.methods.losses.tfsim.per_anchor import Pairs
 from support.fidelity import compares
 
-VALUE, GRADIENT = 1e-6, 2e-5  # relative; gradients to the largest entry
+VALUE, GRADIENT = 1e-6, 2e-5  # relative; for gradients, to the largest entry
 ROUNDING = 5e-7  # absolute: rounding of float32 distances, which dominates for an anchor close to its margin
 # from embeddings: the rounding of a distance is multiplied by gamma, in exponents of several hundred
 CIRCLE = {"value": 2e-5, "gradient": 1e-3}
@@ -42,7 +44,7 @@ def spec_of(name, maths):
         given = {key: number(value) for key, value in zip(keys, match.groups(), strict=True) if value}
         return {"class": "MinedMultiSimilarityLoss", "maths": maths, **given}
     match = re.fullmatch(r"(pn|triplet)_(?:(easy|hard)pos_)?(semihard|hard|easy)_(?:m(\d+)|(soft))", name)
-    assert match, f"what is {name}?"
+    assert match, f"unknown loss {name}"
     loss, positive, negative, margin, soft = match.groups()
     return {
         "class": {"pn": "PositiveNegativeLoss", "triplet": "MinedTripletLoss"}[loss],

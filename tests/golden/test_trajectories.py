@@ -30,7 +30,7 @@ def check(replay):
 
 
 def recorded(test):
-    """Mark what the files of this repository compare."""
+    """Decorate the test with what the files of this repository compare."""
     for path in sorted(HERE.glob("*.npz")):
         file = Trajectory.read(path)
         tolerance = "1e-9" if file.float64 else "1e-5 in float32"
@@ -140,7 +140,7 @@ def test_every_row_can_be_replayed(study, variant, dataset, row, tmp_path):
         "probe": first.probe(),
         "evals": np.array([[line["epoch"], *(line[column] for column in first.columns)] for line in lines]),
     }
-    assert results["final"][:, 2].any(), "nothing has moved"
+    assert results["final"][:, 2].any(), "no weight has moved"
     assert len(results["probe"]) == PROBED
     np.savez(tmp_path / "recorded.npz", **start.arrays | results, meta=json.dumps(start.about))
     check(replay_of(Trajectory.read(tmp_path / "recorded.npz"), tmp_path))

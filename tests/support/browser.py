@@ -28,7 +28,7 @@ def chromium() -> Iterator:
 
 
 class Tab:
-    """A page of the site in its own window. ``closed`` fails if the page complained or asked for anything."""
+    """A page of the site in its own window. Leaving the context fails if the page complained or requested anything."""
 
     def __init__(self, browser, path: Path, fragment: str = "", **options):
         self.context = browser.new_context(viewport={"width": 1300, "height": 900}, **options)
@@ -38,14 +38,14 @@ class Tab:
         self.page.on("pageerror", lambda error: self._note("error", str(error)))
         self.page.on("request", lambda request: self._asked(request.url))
         self.page.on("dialog", lambda dialog: (self._note("dialog", dialog.message), dialog.dismiss()))
-        self.own = path.as_uri()
-        self.page.goto(self.own + fragment)
+        self.url = path.as_uri()
+        self.page.goto(self.url + fragment)
 
     def _note(self, kind: str, text: str) -> None:
         self.complaints.append(f"{kind}: {text}")
 
     def _asked(self, url: str) -> None:
-        if url.partition("#")[0] != self.own and not url.startswith(("data:", "blob:")):
+        if url.partition("#")[0] != self.url and not url.startswith(("data:", "blob:")):
             self.complaints.append(f"request: {url}")
 
     def __enter__(self) -> "Tab":

@@ -25,7 +25,7 @@ esac
 
 
 def containerized(kind: str, folder: Path = ROOT) -> str:
-    """The text of the file of a kind, for the project in a folder."""
+    """The text of the Dockerfile or of apptainer.def, for the project in a folder."""
     with tempfile.TemporaryDirectory() as programs:
         conda = Path(programs, "conda")
         conda.write_text(CONDA, encoding="utf-8")

@@ -56,7 +56,7 @@ ASPECTS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """One aspect of some rows that a test compares. Without ``rows`` and ``parts`` it is true of every row.
+    """One aspect of some rows that a test compares. Without ``rows`` and ``parts`` it covers every row.
 
     ``parts`` are words of a row's settings, such as the class of its loss; one of them is enough. ``studies`` stand for
     the studies based on them, too, unless the comparison is ``exact``.
@@ -85,7 +85,7 @@ def compares(
     rows: Iterable[str] = (),
     exact: bool = False,
 ) -> Callable[[Callable], Callable]:
-    """Decorator of a test: it compares these aspects of these rows with the original. A tolerance of 0 is equality."""
+    """Decorator for a test that compares these aspects of these rows with the original; tolerance 0 means equality."""
     assert set(aspects) <= set(ASPECTS), aspects
     text = tolerance if isinstance(tolerance, str) else short(tolerance) if tolerance else "equal"
 

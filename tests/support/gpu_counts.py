@@ -84,11 +84,11 @@ TRANSFORMERS = (
 
 
 def kinds(family: str) -> dict[str, dict[str, Any]]:
-    """Settings of a family's rows that differ in more than numbers, by "study/dataset/row" of their first one.
+    """One entry per kind of row in a family: "study/dataset/row" of its first row → settings of one of its rows.
 
-    Rows are alike if they have the same parts with the same arguments, apart from the start of weights and from numbers
-    (a ``variant`` is more than a number). Samplers, transforms and schedules of learning rates are the host's work, and
-    all backbones are replaced.
+    Rows are of one kind if they have the same parts with the same arguments, apart from initial weights and numbers (a
+    ``variant`` counts even if it is a number). Samplers, transforms and learning-rate schedules are not compared,
+    because they are the host's work, nor are backbones, because all are replaced.
     """
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, settings in trained_rows(family):

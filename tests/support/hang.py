@@ -10,7 +10,7 @@ STUCK_SECONDS = 150
 
 
 def wait_until(condition: Callable[[], bool], pause: float = 0.01, seconds: float = HANG_SECONDS) -> bool:
-    """Whether the condition became true before the time was over."""
+    """Whether the condition became true before the time ran out."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -134,7 +134,7 @@ class OnGPU(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        """Operations where the GPU's modes are not active, such as another thread."""
+        """Compute operations where the GPU's modes are not active, such as in another thread."""
         tensors = _tensors((args, kwargs), [])
         return next(tensor for tensor in tensors if isinstance(tensor, OnGPU)).gpu.compute(func, args, kwargs or {})
 
@@ -165,7 +165,7 @@ class OnGPU(torch.Tensor):
     __array__ = numpy
 
     def __reduce_ex__(self, protocol):
-        """Store as PyTorch stores tensors of a GPU that are loaded to the CPU."""
+        """Store a CPU tensor, which is what loading a stored GPU tensor to the CPU gives."""
         self.gpu.wait("save")
         return self.on_host.__reduce_ex__(protocol)
 
@@ -212,7 +212,7 @@ class PretendedGPU(contextlib.ExitStack):
         return OnGPU(values, self)
 
     def compute(self, func, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The result of an operation, on the device on which CUDA would have it."""
+        """The result of an operation, on the device where CUDA would put it."""
         name = func._schema.name.removeprefix("aten::")
         tensors = _tensors((args, kwargs), [])
         here = [tensor for tensor in tensors if isinstance(tensor, OnGPU)]
@@ -268,7 +268,7 @@ class PretendedGPU(contextlib.ExitStack):
             self.wait("copy to the device" if to_gpu else "copy to the host")
 
     def _check(self, name: str, args: tuple, tensors: list, here: list, kwargs: dict[str, Any]) -> None:
-        """Raise where CUDA would: only single numbers of the CPU may take part, and indices into tensors of the GPU."""
+        """Raise where CUDA would. Of the CPU's tensors, only single numbers and indices of GPU tensors are allowed."""
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type != "cuda":
             raise MixedDevices(f"{name}: expected a 'cuda' generator, found '{generator.device}' ({_place()})")
@@ -306,7 +306,7 @@ class PretendedGPU(contextlib.ExitStack):
 
 
 class _Operations(TorchDispatchMode):
-    """Every operation of PyTorch in this context is the pretended GPU's."""
+    """Hands every operation of PyTorch in this context to the pretended GPU."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -396,14 +396,14 @@ def _mapped(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     return {key: _mapped(function, item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _tensors(values: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
-    """All tensors in a list, tuple or mapping of an operation's arguments."""
+def _tensors(values: Any, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Append all tensors in a list, tuple or mapping of an operation's arguments; return the list."""
     for value in values.values() if isinstance(values, dict) else values:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple, dict)):
-            _tensors(value, found)
-    return found
+            _tensors(value, tensors)
+    return tensors
 
 
 def _is_mask(index: Any) -> bool:

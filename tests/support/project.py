@@ -88,7 +88,7 @@ class Project:
             source, target = ROOT / name, folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                # with compiled modules, or every project would compile the package again; *.pyc.* are being written
+                # with compiled modules, or every project would compile the package again; *.pyc.* are half-written
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))
             else:
                 shutil.copy(source, target)
@@ -131,7 +131,7 @@ class Project:
 
     @contextlib.contextmanager
     def restored(self, *names: str) -> Iterator["Project"]:
-        """This project, whose named files are afterwards as they were before: in place or missing.
+        """This project; on exit, the named files get their old content back, or are deleted if they were missing.
 
         For tests in which no job runs: a copy of the project takes as long as a small Snakemake command.
         """

@@ -59,9 +59,9 @@ def with_distances(run, **distances):
     return load(run, own_code=True)
 
 
-def change(run, how, name="calibration.json"):
+def change(run, edit, name="calibration.json"):
     about = json.loads((run / name).read_text(encoding="utf-8"))
-    how(about)
+    edit(about)
     write_json(run / name, about)
 
 

@@ -217,7 +217,7 @@ class Replay(Run):
 
     @cached_property
     def factor(self) -> float:
-        """What the engine's loss is multiplied with to get the recorded one.
+        """The factor between the engine's loss and the recorded one.
 
         Some original programs print a sum or the bare loss, and divide in the optimiser.
         """
@@ -234,8 +234,8 @@ class Replay(Run):
 
     def start_of(self, name: str) -> torch.Tensor:
         tensor = self.tensor(name)
-        own = next(own for own, other in self.tensors() if other.data_ptr() == tensor.data_ptr())
-        return self.started[own]
+        full_name = next(each for each, other in self.tensors() if other.data_ptr() == tensor.data_ptr())
+        return self.started[full_name]
 
     @torch.no_grad()
     def probe(self) -> np.ndarray:
@@ -262,7 +262,7 @@ class Replay(Run):
 
 
 def replay_of(trajectory: Trajectory, folder: Path) -> Replay:
-    """The replay of a file. The number of proxies without a class is not recorded, but the first loss tells it."""
+    """The replay of a file. The number of proxies without a class is not recorded, but the first loss reveals it."""
     data = trajectory.about["data"]
     usual = Replay(trajectory, folder)
     if "extra_proxies" not in usual.configuration["loss"]:

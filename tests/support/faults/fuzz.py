@@ -22,7 +22,7 @@ SEED = int(os.environ.get("RECHECK_SEED", 0))
 
 
 def fuzz(daily: int) -> Callable:
-    """Run a test with ``daily`` examples, always the same; `make torture` sets RECHECK_EXAMPLES for other ones."""
+    """Run a test with ``daily`` examples, always the same ones; `make torture` tries more and other ones."""
 
     def decorate(test: Callable) -> Callable:
         chosen = settings(
@@ -30,7 +30,7 @@ def fuzz(daily: int) -> Callable:
             deadline=None,
             derandomize=not MORE,
             database=None,
-            phases=(Phase.generate,),  # failing examples are small already
+            phases=(Phase.generate,),  # failing examples are already small
             suppress_health_check=list(HealthCheck),
         )
         return chosen(seeded(SEED)(test) if MORE else test)

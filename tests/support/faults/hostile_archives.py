@@ -40,7 +40,7 @@ RECORDS = [
 
 
 class Case(NamedTuple):
-    """``whole``: nothing is wrong with it, so that it must be unpacked."""
+    """``whole``: nothing is wrong with the archive, so it must be unpacked."""
 
     name: str
     content: bytes
@@ -83,7 +83,7 @@ def zipped(random_: random.Random, faults: int) -> bytes:
 
 
 def case(number: int) -> Case:
-    """The same case for the same number."""
+    """The case with this number, always the same."""
     random_ = random.Random(number)
     if random_.random() < 0.35:
         return _zip_case(random_, number)
@@ -127,7 +127,7 @@ def _zip_case(random_: random.Random, number: int) -> Case:
 
 
 def replaced(data: bytes, place: int, value: bytes, random_: random.Random) -> bytes:
-    """Other bytes in one of the entries of the directory."""
+    """The archive with ``value`` written into one entry of the zip directory, ``place`` bytes after its start."""
     starts = [start for start in range(len(data)) if data.startswith(b"PK\1\2", start)]
     start = random_.choice(starts) + place
     return data[:start] + value + data[start + len(value) :]
@@ -156,7 +156,7 @@ def extended_header(data: bytes, kind: bytes) -> bytes:
 
 
 def link_bomb(links: int) -> bytes:
-    """Names for a tenth of the limit each."""
+    """Links that each add a tenth of the allowed size, because a link counts as the file that it points to."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as made:
         made.addfile(_tar_member("file", tarfile.REGTYPE, "", LIMIT // 10), io.BytesIO(bytes(LIMIT // 10)))
@@ -166,7 +166,7 @@ def link_bomb(links: int) -> bytes:
 
 
 def endless_sparse(random_: random.Random) -> bytes:
-    """A sparse file of the old kind whose map goes on for many blocks."""
+    """A sparse file in the old GNU format whose map continues for many blocks."""
     block = bytearray(_tar_member("sparse", tarfile.GNUTYPE_SPARSE, "", 0).tobuf(tarfile.GNU_FORMAT))
     block[482] = 1
     block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 256)
@@ -176,7 +176,7 @@ def endless_sparse(random_: random.Random) -> bytes:
 
 
 def huge_dictionary(packed: bytes) -> bytes:
-    """The same xz stream, for a dictionary of 3 GiB."""
+    """The same xz stream with a header that asks for a dictionary of 3 GiB."""
     made = bytearray(packed)
     made[16] = 39
     made[20:24] = zlib.crc32(made[12:20]).to_bytes(4, "little")

@@ -15,7 +15,7 @@ Script = Callable[[Handler], None]
 
 
 class Case(NamedTuple):
-    """``known``: what the YAML says. ``other``: the first server may deliver another, whole file."""
+    """``known``: what the YAML says about the file. ``other``: the bad server may deliver another whole file."""
 
     name: str
     answers: list[Script]
@@ -24,7 +24,7 @@ class Case(NamedTuple):
 
 
 def answer(status: str = "200 OK", body: bytes = DATA, length: int | None = -1, **headers: str) -> Script:
-    """An answer with these headers; a length of -1 is the right one, with None there is no length."""
+    """An answer with these headers. A length of -1 is replaced by the true length; None sends no length."""
     if length is not None:
         headers["Content-Length"] = str(len(body) if length == -1 else length)
     lines = [f"HTTP/1.1 {status}", *(f"{key.replace('_', '-')}: {value}" for key, value in headers.items()), "", ""]
@@ -42,7 +42,7 @@ def endless(head: bytes, piece: bytes) -> Script:
 
 
 def ranged(data: bytes = DATA, piece: int | None = None, total: int = 0, lie: int = 0, tag: str = '"1"') -> Script:
-    """The rest of a file, or a piece of it; ``lie`` is added to where the piece says that it begins."""
+    """The rest of a file, or a piece of it; ``lie`` is added to the position at which the piece claims to begin."""
 
     def script(handler: Handler) -> None:
         asked = handler.headers.get("Range", "bytes=-").removeprefix("bytes=").split("-")[0]
@@ -50,8 +50,8 @@ def ranged(data: bytes = DATA, piece: int | None = None, total: int = 0, lie: in
             return answer(body=data, ETag=tag)(handler)
         start = int(asked)
         rest = data[start : None if piece is None else start + piece]
-        said = f"bytes {start + lie}-{start + lie + len(rest) - 1}/{total or len(data)}"
-        return answer("206 Partial", rest, ETag=tag, Content_Range=said)(handler)
+        claimed = f"bytes {start + lie}-{start + lie + len(rest) - 1}/{total or len(data)}"
+        return answer("206 Partial", rest, ETag=tag, Content_Range=claimed)(handler)
 
     return script
 
@@ -60,7 +60,7 @@ REST = f"bytes 9-{len(DATA) - 1}/{len(DATA)}"
 CUT = answer(body=DATA[:HALF], length=len(DATA), ETag='"1"')
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 BEHAVIOURS: dict[str, tuple[Script, bool]] = {
-    # name → what the server does, and whether it looks like a whole file
+    # name → what the server does, and whether its answer looks like a whole file
     "good": (answer(), True),
     "good, ranges": (ranged(), True),
     "cut": (CUT, False),
@@ -114,12 +114,12 @@ BEHAVIOURS: dict[str, tuple[Script, bool]] = {
     "another tag": (ranged(OTHER, tag='"2"'), True),
 }  # fmt: skip
 WHOLE = (DATA, OTHER, DATA[:-5], DATA + b"more")
-"""The files that some server delivers as a whole; anything else is a mixture."""
+"""The files that a server delivers as a whole; any other content is a mixture of several."""
 KNOWN = ({"size": len(DATA), "sha256": True}, {"sha256": True}, {"size": len(DATA)}, {"unverified": True})
 
 
 def case(number: int) -> Case:
-    """The same case for the same number; all pairs of behaviours come before any is repeated."""
+    """The case with this number, always the same; all pairs of behaviours come before any is repeated."""
     names = sorted(BEHAVIOURS)
     pairs = [(first, second) for first in names for second in names]
     random.Random(0).shuffle(pairs)

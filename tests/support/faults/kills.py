@@ -102,7 +102,7 @@ class Moment:
     tried: bool = False
     lost: bool = False
     stuck: bool = False
-    """Snakemake itself did not end: its handler of TERM takes a lock that it may hold. It was killed then."""
+    """Snakemake itself did not end, because its TERM handler takes a lock that it may already hold, and was killed."""
 
     def strike(self, usual: "Usual") -> events.Strike:
         change = 1 + int(self.fraction * usual.changes[self.place])
@@ -275,7 +275,7 @@ def torture(
 ) -> list[str]:
     """Run one round and mark its moments as tried or lost; return the differences at the end.
 
-    A moment is not tried if less than that is left to do when it is its turn.
+    A moment is not tried if its rule has too little work left when its turn comes.
     """
     call, wrong = None, []
     for moment in moments:
@@ -297,7 +297,7 @@ def torture(
 
 
 def _wait_for_the_end(call: Call, moment: Moment, wrong: list[str]) -> None:
-    """Wait for Snakemake. It sometimes hangs after TERM, when its jobs have ended: it is killed then."""
+    """Wait for Snakemake. After TERM it sometimes hangs although its jobs have ended; then it is killed."""
     struck: list[float] = []
 
     def is_stuck() -> bool:

@@ -81,7 +81,7 @@ def start() -> None:
 
 def run(arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
     """Exit code and output of a Snakemake command in a folder."""
-    from support.hang import HANG_SECONDS  # not in the servers, which are started as programs
+    from support.hang import HANG_SECONDS  # not at the top: the servers cannot import it
 
     with tempfile.TemporaryFile() as output, Path(os.devnull).open() as nothing:
         files = [nothing.fileno(), output.fileno(), output.fileno()]
@@ -129,7 +129,7 @@ _started: list[subprocess.Popen] = []
 
 
 def _asked(address: Path, arguments: list[str], folder: str, environment: dict[str, str], files: list[int]):
-    """A connection on which the exit code will come."""
+    """A connection that will deliver the exit code."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(address))
     socket.send_fds(connection, [b"\n"], files)
@@ -151,7 +151,7 @@ def _serve(kind: str, listener: socket.socket, folder: Path) -> dict:
             for name in LIBRARIES[kind]:
                 importlib.import_module(name)
             if kind == "snakemake":
-                sys.modules["snakemake.cli"].get_argument_parser()  # it looks for plugins once
+                sys.modules["snakemake.cli"].get_argument_parser()  # so that it looks for plugins only once, here
             assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads can't be forked safely"
             gc.freeze()
             imported = True

@@ -21,7 +21,7 @@ class Answer:
     cut: int | None = None
     hold: bool = False
     length: int | None = None
-    """Another Content-Length than the right one; negative for none."""
+    """A Content-Length other than the true one; negative for none."""
     piece: int | None = None
     """The most bytes in the answer to a range."""
     reason: str | None = None
@@ -41,7 +41,7 @@ class Server(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.let_go = threading.Event()
         self.holding = threading.Event()
-        """Set when an answer hangs: all that it will send is sent."""
+        """Set when an answer hangs, that is, when it has sent all that it will send."""
         self.tls: ssl.SSLContext | None = None
 
     def give(self, path: str, *answers: Answer | bytes) -> str:

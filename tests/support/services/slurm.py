@@ -24,7 +24,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scance
 SYSTEM = Path("/etc/slurm")
 FILES = ("slurm.conf", "gres.conf", "cgroup.conf")
 PORT = 26817
-SHARDS = 4  # of each GPU
+SHARDS = 4  # per GPU
 
 MARK = "ClusterName=recheck-tests"
 CONFIGURATION = """
