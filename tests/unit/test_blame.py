@@ -283,7 +283,7 @@ def test_a_figure(write, body, sentence):
         all_figures((f"{name}:Mine",))
 
 
-def test_recheck_and_the_machine_are_not_the_users():
+def test_errors_of_recheck_and_of_the_machine_are_not_blamed_on_the_user():
     """Only errors that pass through Recheck's own files are raised here."""
     with pytest.raises(TypeError), user_code("loss", ScaledLoss):
         ScaledLoss(nothing=1)

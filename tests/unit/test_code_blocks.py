@@ -52,7 +52,7 @@ FOREIGN = {
 }
 RULES = {"data", "site", "try", "doctor"}
 SCOPE = re.compile(r"_(so_far|published|cost)$")
-# in text that stands for something of the user's
+# text in angle brackets stands for something that the user fills in
 PLACEHOLDER = re.compile(r"<[^>\n]+>")
 
 
@@ -160,7 +160,7 @@ def commands(text: str):
 
 
 def check(words: list[str], page: str, mine: set[str]) -> None:
-    """That a command names only what exists."""
+    """Assert that a command names only what exists."""
     program, *arguments = words
     if program in ("timeout", "srun"):
         start = next(index for index, word in enumerate(arguments) if not word.startswith("-") and not word.isdigit())

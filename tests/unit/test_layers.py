@@ -50,14 +50,14 @@ SHARED = {
 
 
 NAMES_A_TEST = re.compile(r"\b(?:from|import)\b.*(?:test_|conftest)")
-PUBLIC = {"__main__", "losses", "miners", "samplers"}  # of users; nothing in the package imports them
+PUBLIC = {"__main__", "losses", "miners", "samplers"}  # for users; nothing in the package imports them
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_imports_only_layers_below_it(layer):
     allowed = {*LAYERS[LAYERS.index(layer) :], *SHARED, "__version__"}
     if layer == "report":
-        allowed.remove("study")  # rules hand it facts
+        allowed.remove("study")  # it gets facts from the rules instead
     for path in (PACKAGE / layer).rglob("*.py"):
         for node in imports_in(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "recheck":

@@ -69,12 +69,12 @@ def classes_of(kind, module):
     }
 
 
-def listed(kind, own):
+def listed(kind, ours):
     return {
         (module, cls)
         for module, classes in parts.KINDS[kind].items()
         for cls in (classes.values() if isinstance(classes, dict) else classes)
-        if module.startswith("recheck.") == own
+        if module.startswith("recheck.") == ours
     }
 
 
@@ -85,15 +85,15 @@ def test_the_table_has_exactly_the_classes_of_our_own_modules(kind):
         found |= {
             (place, name) for place, name in classes_of(kind, module) if getattr(module, name).__module__ == place
         }
-    assert listed(kind, own=True) == found
+    assert listed(kind, ours=True) == found
 
 
 @pytest.mark.parametrize("kind", BASE)
 def test_the_table_has_exactly_the_classes_of_the_libraries(kind):
     """Except classes that we replace by a faster or corrected one of the same name."""
-    (name,) = {module for module, _ in listed(kind, own=False)}
-    replaced = {(name, cls) for _, cls in listed(kind, own=True)}
-    assert listed(kind, own=False) == classes_of(kind, importlib.import_module(name)) - replaced
+    (name,) = {module for module, _ in listed(kind, ours=False)}
+    replaced = {(name, cls) for _, cls in listed(kind, ours=True)}
+    assert listed(kind, ours=False) == classes_of(kind, importlib.import_module(name)) - replaced
 
 
 @pytest.mark.parametrize("kind", parts.KINDS)
@@ -105,8 +105,8 @@ def test_every_name_is_listed_once_and_can_be_imported(kind):
 
 def test_our_own_classes_come_before_the_libraries():
     for modules in parts.KINDS.values():
-        own = [module.startswith("recheck.") for module in modules]
-        assert own == sorted(own, reverse=True)
+        ours = [module.startswith("recheck.") for module in modules]
+        assert ours == sorted(ours, reverse=True)
 
 
 def test_checking_imports_no_library():

@@ -51,7 +51,7 @@ def searches():
     return quoted_searches.read(FOLDER)
 
 
-def test_all_trials_are_there(searches):
+def test_all_trials_are_read(searches):
     assert len(searches) == 53 and all(len(search.trials) == 50 for search in searches)
     assert {search.startup for search in searches} == {5}
     single = [search for search in searches if search.has_objectives]

@@ -25,7 +25,7 @@ class Group(Job):
         return True
 
 
-def test_only_a_job_that_failed_for_good_now_is_not_retried(tmp_path):
+def test_jobs_are_retried_unless_they_failed_for_good_in_this_call(tmp_path):
     retries.install((Job, Group), since=1000)
     names = ("passing", "hopeless", "formerly")
     passing, hopeless, formerly = (Job(str(tmp_path / f"{name}.log")) for name in names)

@@ -90,6 +90,6 @@ def test_filled_settings_do_not_depend_on_the_order_of_keys():
     assert repr(one) == repr(other)
 
 
-def test_places_of_values_are_those_of_a_figure():
+def test_the_place_of_a_value_lies_between_0_and_1():
     assert LOG.place(1e-3) == pytest.approx(0.5) and NUMBERS.place(8) == 1.0
     assert math.isclose(REAL.place(1), 0.5)

@@ -64,7 +64,7 @@ def test_a_user_defined_parser(tmp_path):
     assert "A/DejaVuSans.png,0,A,vowel" in project.read("resources/datasets/glyphs/images.csv")
 
 
-def test_a_helper_of_ones_own_module_is_an_input_too(project):
+def test_modules_that_a_users_module_imports_are_inputs_too(project):
     """All of the user's modules that a run imports are its inputs, are hashed, and are copied beside its model."""
     sources = {
         "my_loss.py": "import my_helper\nfrom pytorch_metric_learning.losses import TripletMarginLoss\n\n\n"

@@ -12,7 +12,7 @@ from support import pages
 FILES = pages.files("docs/extending.md")
 PYTHON = {name: text for name, text in FILES.items() if name.endswith(".py")}
 YAML = {name: text for name, text in FILES.items() if name.endswith(".yaml")}
-# Studies that a training step shows to work
+# Studies that are tested by a training step
 TRIED = ("my_loss", "my_miner", "my_sampler", "my_head", "my_net", "my_transform")
 
 

@@ -26,7 +26,7 @@ def test_three_methods_of_three_papers_in_five_lines(project):
         assert trained["loss"]["class"] == published["loss"]["class"]
         assert trained.get("forward") == published.get("forward")
         assert trained["model"].get("channel_dropout") == published["model"].get("channel_dropout")
-        assert trained["model"]["backbone"]["name"] == "small_net:SmallNet", "the protocol's"
+        assert trained["model"]["backbone"]["name"] == "small_net:SmallNet", "the protocol decides this"
     trained = json.loads(project.read(records["norm_proxy"]))["configuration"]
     assert trained["model"]["head"]["class"] == "NormProxyHead" and trained["precision"] == "bfloat16"
 

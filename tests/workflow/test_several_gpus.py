@@ -6,7 +6,7 @@ import re
 from support.services.gpus import compute_on_the_cpu, listed, pretend_gpus
 
 RUN = "letters/glyphs/proxy_nca/seed{}/fold0"
-# Two runs wait for each other, so that they are side by side however fast the machine is.
+# Two runs wait for each other, so that they run at the same time however fast the machine is.
 MEETING = """
 import os, time
 from pathlib import Path

@@ -25,8 +25,8 @@ def test_a_study_without_the_chosen_datasets_has_no_cost(project):
     assert "Error: Config 'datasets' is [emoji], but study 'letters' has none of them. Choose among: glyphs." in output
 
 
-def test_a_smaller_gpu_is_said_in_the_dry_run_and_reruns_nothing(project):
-    """The network is a user's own, so its memory is unknown to Snakemake: take one that is not."""
+def test_a_smaller_gpu_gives_a_warning_in_the_dry_run_and_reruns_nothing(project):
+    """Snakemake cannot know the memory of a user-defined network, so the second study has a known network."""
     project.edit("config/gpus.yaml", "  matches: A100.*40GB\n  memory: 40\n", "  matches: A100.*40GB\n  memory: 0.5\n")
     assert project.planned("--config", "gpu=t4") == {}
     study = project.read("config/studies/letters.yaml").replace('"small_net:SmallNet"', "efficientnet_lite0")

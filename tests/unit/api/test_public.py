@@ -31,12 +31,14 @@ def problem(seed=0, n=300, d=8, classes=20):
     return x.astype(np.float32), labels
 
 
-def slowly(x, labels, gallery, gallery_labels, own):
+def slowly(x, labels, gallery, gallery_labels, skip_self):
     """P@1, RP, MAP@R and R@4 by their definitions, one query at a time."""
     values = {"P@1": [], "RP": [], "MAP@R": [], "R@4": []}
     for query, (row, label) in enumerate(zip(x, labels, strict=True)):
         distances = ((gallery.astype(np.float64) - row.astype(np.float64)) ** 2).sum(axis=1)
-        order = [place for place in np.lexsort((np.arange(len(gallery)), distances)) if not (own and place == query)]
+        order = [
+            place for place in np.lexsort((np.arange(len(gallery)), distances)) if not (skip_self and place == query)
+        ]
         right = gallery_labels[order] == label
         if total := right.sum():
             values["P@1"].append(right[0])
@@ -114,7 +116,7 @@ def test_classes_of_recheck_have_types_and_a_docstring(module):
 def test_metrics_agree_with_accuracy_calculator_and_their_definition(kind, form):
     x, labels = problem(1)
     other, other_labels = problem(2)
-    if form == "half":  # numbers that both precisions hold
+    if form == "half":  # numbers that both precisions represent exactly
         x, other = x.astype(np.float16).astype(np.float32), other.astype(np.float16).astype(np.float32)
     gallery, gallery_labels = {
         "alone": (x, labels),
@@ -259,7 +261,7 @@ def test_all_parts_of_the_papers_are_public_and_documented(kind):
 
 
 @pytest.mark.parametrize("name", ["SupAPLoss", "SemiHardTripletLoss", "TwoSidedCircleLoss", "TripletMarginLoss"])
-def test_losses_train_in_anyones_loop(name):
+def test_losses_train_in_a_plain_training_loop(name):
     torch.manual_seed(0)
     data, labels = torch.randn(40, 6), torch.arange(40) // 4
     net = torch.nn.Linear(6, 4)

@@ -112,7 +112,7 @@ def test_reading_options_change_the_embeddings(tmp_path):
 
 
 def test_a_search_depends_only_on_the_images(model, glyphs):
-    """Whatever else is in a batch: batches have one size, and the last one is filled up."""
+    """Not on what else is in a batch: all batches have the same size, and the last one is filled up."""
     query, *paths = paths_of(glyphs)
     sizes = set()
     model.networks[0].register_forward_pre_hook(lambda module, images: sizes.add(len(images[0])))
@@ -467,13 +467,13 @@ def test_images_below_a_folder(tmp_path):
 def test_the_folds_of_a_seed_form_one_model(tmp_path, glyphs):
     folds = [write_fold(tmp_path / "seed0" / f"fold{number}", seed=number) for number in range(3)]
     paths = paths_of(glyphs)
-    whole, alone = load(tmp_path / "seed0", own_code=True), [load(fold, own_code=True) for fold in folds]
-    assert whole.dim == 48 and alone[0].dim == 16 and len(whole.networks) == 3
-    raw = [model.embed(paths, normalise=False) for model in alone]
+    whole, members = load(tmp_path / "seed0", own_code=True), [load(fold, own_code=True) for fold in folds]
+    assert whole.dim == 48 and members[0].dim == 16 and len(whole.networks) == 3
+    raw = [model.embed(paths, normalise=False) for model in members]
     assert np.array_equal(whole.embed(paths), concatenated(raw))
     assert np.array_equal(whole.embed(paths, normalise=False), np.concatenate(raw, axis=1))
-    assert np.array_equal(alone[1].embed(paths), normalise(raw[1]))
-    assert whole.about["method"] == "triplet" and "fold" not in whole.about and alone[1].about["fold"] == 1
+    assert np.array_equal(members[1].embed(paths), normalise(raw[1]))
+    assert whole.about["method"] == "triplet" and "fold" not in whole.about and members[1].about["fold"] == 1
 
 
 def test_a_model_without_thresholds_needs_a_distance(tmp_path, glyphs):

@@ -242,15 +242,15 @@ def test_embeddings_are_written_and_broken_images_listed(run, model, glyphs, tmp
     (root / "A" / "text.png").write_text("no picture", encoding="utf-8")
     (root / "B" / "half.png").write_bytes(paths_of(glyphs)[0].read_bytes()[:150])
     output = tmp_path / "made" / f"all{suffix}"
-    alone = paths_of(glyphs)[3]
-    assert command("embed", run, root, alone, "-o", output, "--own-code") == 0
+    single = paths_of(glyphs)[3]
+    assert command("embed", run, root, single, "-o", output, "--own-code") == 0
     shown = capsys.readouterr().err
     assert "warning: skipped 2 file(s) that cannot be read:\n" in shown
     assert f"warning:   {root / 'A' / 'text.png'}: not an image\n" in shown and "half.png: " in shown
     paths, embeddings = written(output)
     readable = [path for path in paths_of(root) if path.name not in ("text.png", "half.png")]
-    assert paths == [*map(str, readable), str(alone)]
-    assert np.array_equal(embeddings, model.embed([*readable, alone]))
+    assert paths == [*map(str, readable), str(single)]
+    assert np.array_equal(embeddings, model.embed([*readable, single]))
     assert {path.name for path in output.parent.iterdir()} <= {output.name, "all.txt"}
 
 
@@ -312,10 +312,10 @@ def test_a_folder_of_queries(run, model, glyphs, tmp_path, capsys):
     assert [match["path"] for match in listed["7.png"]] == [str(match.image) for match in found]
     assert command("search", run, glyphs / "A", glyphs, "--own-code", "--count", 1, "--threshold", 2) == 0
     lines = capsys.readouterr().out.splitlines()
-    own = sorted(str(path) for path in (glyphs / "A").iterdir())
-    assert [line for line in lines if line in own] == own
+    paths = sorted(str(path) for path in (glyphs / "A").iterdir())
+    assert [line for line in lines if line in paths] == paths
     results = [line.rpartition("  ")[2] for line in lines if line.startswith("  1  ")]
-    assert len(results) == len(own) and all(a != b for a, b in zip(results, own, strict=True))
+    assert len(results) == len(paths) and all(a != b for a, b in zip(results, paths, strict=True))
 
 
 # Comparing runs

@@ -39,9 +39,9 @@ def test_limits_follow_the_cost_of_a_row():
 def test_rows_of_unknown_cost_have_the_old_limits():
     study = load_study("mlrc", FILES)
     run = study.run("cub200", "triplet")
-    own = Run({**run.settings, "model": {**run.settings["model"], "backbone": {"name": "mine:net"}}})
+    unknown = Run({**run.settings, "model": {**run.settings["model"], "backbone": {"name": "mine:net"}}})
     sizes = sizes_of(study, dataset_of, "cub200")
-    assert limits.limits(own, sizes, A100, None) == limits.limits(run, None, A100, None) == Limits(1440, 20, 8000)
+    assert limits.limits(unknown, sizes, A100, None) == limits.limits(run, None, A100, None) == Limits(1440, 20, 8000)
 
 
 def test_rows_that_do_not_fit_are_named_with_what_helps():

@@ -79,13 +79,13 @@ def test_a_run_sees_its_steps_evaluations_and_embeddings():
 
 
 def test_steps_of_a_users_own_sampler_are_known_only_by_the_schedule():
-    sizes, own = Sizes({"train": 100, "test": 50}, 5, True), {"class": "mine:Sampler", "batch": 10}
+    sizes, sampler = Sizes({"train": 100, "test": 50}, 5, True), {"class": "mine:Sampler", "batch": 10}
     for wrong in (
-        own,
+        sampler,
         {"class": "MPerClass", "batch": 8},
         {"class": "MPerClass", "batch": 8, "per_class": "x", "length": 9},
     ):
         assert courses(settings(sampler=wrong), sizes, True) is None
     schedule = {"epochs": 2, "steps_per_epoch": 7, "evaluate_every": 1}
-    assert courses(settings(sampler=own, schedule=schedule), sizes, True)[0].steps == 14
+    assert courses(settings(sampler=sampler, schedule=schedule), sizes, True)[0].steps == 14
     assert courses(settings(), None, True) is None

@@ -385,7 +385,7 @@ def test_a_header_that_takes_tarfile_for_ever(tmp_path, data, why, kind, pack):
 
 
 def test_endless_headers(tmp_path, monkeypatch):
-    """Limited are the headers of one member, and those of all members together."""
+    """Headers are limited twice: for each member, and for all members together."""
     chain = tarfile.TarInfo("x")
     chain.type = tarfile.GNUTYPE_SPARSE
     block = bytearray(chain.tobuf(tarfile.GNU_FORMAT))
@@ -429,7 +429,7 @@ def test_a_long_name_in_an_extended_header(tmp_path):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_zip_member_is_decompressed_in_pieces(tmp_path, method):
-    """zipfile makes 32 MiB of the few hundred bytes of such a member, whatever the directory says."""
+    """zipfile would decompress such a small member to 32 MiB at once, whatever the directory says."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as made:
         made.writestr("zeros", bytes(32 << 20))
     data = bytearray((tmp_path / "a.zip").read_bytes())

@@ -167,7 +167,7 @@ def lists():
 
 
 def touch(paths):
-    """Create empty image files: parsers read only names, and packing opens the images."""
+    """Create empty image files: parsers read only their names; only packing would open them."""
     for folder in {path.parent for path in paths}:
         folder.mkdir(parents=True, exist_ok=True)
     for path in paths:

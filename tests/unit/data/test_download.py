@@ -274,8 +274,8 @@ def test_an_unreachable_host_costs_no_time(tmp_path, server):
 
 
 def test_redirects_keep_the_range_and_drop_credentials_for_other_hosts(tmp_path, server):
-    there = f"http://localhost:{server.server_port}/there"
-    url = server.give("/here", Answer(status=302, headers={"Location": there}))
+    target = f"http://localhost:{server.server_port}/there"
+    url = server.give("/here", Answer(status=302, headers={"Location": target}))
     server.give("/there", Answer(DATA, cut=HALF), DATA)
     part = tmp_path / "file.part"
     assert http.download(url, part, headers={"Authorization": "Bearer x"}, checked=True, patience=QUICK)
@@ -448,7 +448,7 @@ def test_a_short_partial_answer_is_continued(tmp_path, server):
 
 @pytest.mark.parametrize("start", [0, 9])
 def test_a_part_of_a_file_of_unknown_size_is_not_the_file(tmp_path, server, start):
-    """`bytes 0-8/*` may be all, or only the beginning; only the whole file tells."""
+    """`bytes 0-8/*` may be the whole file or only its beginning; only an answer with the whole file shows which."""
 
     def cut(handler):
         head = b'HTTP/1.1 200 OK\r\nETag: "v1"\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n'
@@ -506,7 +506,7 @@ def test_answers_that_show_that_they_are_not_the_file(tmp_path, server, bad, rea
 
 
 def test_with_a_checksum_the_encoding_does_not_matter(tmp_path, server):
-    """Some servers call every .tgz encoded."""
+    """Some servers send every .tgz with a Content-Encoding."""
     url = server.give("/file.bin", Answer(DATA, headers={"Content-Encoding": "x-gzip"}))
     fetch(entry(url), tmp_path / "file.bin", patience=QUICK)
 

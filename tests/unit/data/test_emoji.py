@@ -150,7 +150,7 @@ def test_drawings(tmp_path, downloads):
     assert not (wide[4:12] == 255).all()
 
 
-def test_the_same_files_whatever_the_workers(tmp_path, downloads):
+def test_the_number_of_workers_does_not_change_the_files(tmp_path, downloads):
     one = make_index(dataset(), downloads, tmp_path / "one", workers=1)
     two = make_index(dataset(), downloads, tmp_path / "two", workers=2)
     assert one.equals(two)

@@ -44,7 +44,7 @@ def test_pixels_are_those_of_the_plain_pack(tmp_path, images, kind):
     for folder, workers, limit in zip(folders, (1, 1, 2), (1e9, 0, 0), strict=True):
         pack(index, root, KINDS[kind], folder, "abc", workers, plain_limit=limit)
     plain, encoded = PackedImages(folders[0]), PackedImages(folders[1])
-    assert contents(folders[1]) == contents(folders[2]), "whatever the number of processes"
+    assert contents(folders[1]) == contents(folders[2]), "the number of processes must not matter"
     assert encoded.about["encoding"] == kind and "encoding" not in plain.about
     made = {key: encoded.about[key] for key in plain.about if key not in ("bytes", "decoder")}
     assert made == {key: plain.about[key] for key in made}, "the hash decides a run's fingerprint"

@@ -1,4 +1,4 @@
-"""Functions in a process of their own may crash."""
+"""A function that runs in its own process may crash without ending the caller."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Published lists of images: verified by their Git id, compared with the index, and not needed."""
+"""Published lists of images: verified by their Git id, compared with the index, and optional."""
 
 import hashlib
 import subprocess
@@ -28,11 +28,11 @@ def blob(content):
 
 
 def listed(role):
-    """As in the authors' program: below the folder of the images, in any order."""
+    """A list in the format of the authors' program: paths below the folder of the images, in any order."""
     rows = [
         f"{path.removeprefix('train_mini/')},0,{label}\n"
-        for path, label, own in zip(PATHS, INDEX["label"], ROLES, strict=True)
-        if own == role
+        for path, label, role_of_path in zip(PATHS, INDEX["label"], ROLES, strict=True)
+        if role_of_path == role
     ]
     return "".join(reversed(rows)).encode()
 

@@ -211,7 +211,7 @@ def test_classes_of_cars196_are_whole_numbers(tree, value):
         (np.zeros((1, 0), [("fname", object)]), "cars_annos.mat lists no images: replace"),
     ],
 )
-def test_tables_of_cars196_that_are_none(tree, annotations, sentence):
+def test_unusable_tables_of_cars196(tree, annotations, sentence):
     folder = tree("cars196_original")
     scipy.io.savemat(folder / "cars_annos.mat", {"annotations": annotations})
     with pytest.raises(UserError, match=sentence):

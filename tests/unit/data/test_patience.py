@@ -1,4 +1,4 @@
-"""Every download ends: attempts, progress and time are bounded. A clock of the test decides, never seconds."""
+"""Every download ends: attempts, progress and time are bounded. A simulated clock decides, never real seconds."""
 
 import pytest
 

@@ -88,13 +88,13 @@ def test_dropped_folders_and_archives_are_used(tmp_path):
             archive.writestr("../../outside.pth", "x")
     record = collect({"layout": "mlrc"}, 4, target, drop)
     assert record["layout"] == "mlrc" and len(record["folds"]) == 4
-    for fold, own in enumerate(record["folds"]):
-        assert own["epoch"] == 14
+    for fold, pair in enumerate(record["folds"]):
+        assert pair["epoch"] == 14
         for part in ("trunk", "embedder"):
-            assert own[part]["file"] == f"fold{fold}/dropped/{part}_best14.pth"
-            content = (target / own[part]["file"]).read_text()
-            assert content.removeprefix("zipped ") in (own[part]["found"], names(fold)[part == "embedder"])
-            assert len(own[part]["sha256"]) == 64
+            assert pair[part]["file"] == f"fold{fold}/dropped/{part}_best14.pth"
+            content = (target / pair[part]["file"]).read_text()
+            assert content.removeprefix("zipped ") in (pair[part]["found"], names(fold)[part == "embedder"])
+            assert len(pair[part]["sha256"]) == 64
     assert (drop / names(0)[0]).exists(), "a user's file is never moved"
     assert sum(path.is_file() for path in tmp_path.rglob("*.pth")) == 4 + 8
 
@@ -182,7 +182,7 @@ def test_a_drop_folder_with_a_deep_tree_and_a_link_to_itself(tmp_path):
         collect({"layout": "mlrc"}, 4, tmp_path / "got", tmp_path / "drop", QUICK)
 
 
-def test_numbers_that_no_program_writes_are_no_epochs_and_no_folds():
+def test_numbers_that_no_program_writes_are_not_epochs_or_folds():
     huge = "9" * 5000
     odd = [*names(0, huge), *names(huge), *(name.replace("14", "\u0661\u0664") for name in names(0))]
     assert pairs(odd, 4) == {}
@@ -278,7 +278,7 @@ def give_folder(drive, paths, top="top-folder-of-the-experiment-0"):
             node = node.setdefault(folder, {})
         node[name] = None
 
-    def give(node, own, where, title):
+    def give(node, folder_id, where, title):
         links = []
         for name, children in node.items():
             path = f"{where}{name}"
@@ -290,7 +290,7 @@ def give_folder(drive, paths, top="top-folder-of-the-experiment-0"):
                 links.append(f'<a href="https://drive.google.com/drive/folders/{identifier(path)}">{name}</a>')
                 give(children, identifier(path), f"{path}/", name)
         page = f"<html><title>{title}</title><body>{''.join(links)}</body></html>"
-        drive.give(f"/embeddedfolderview?id={own}", Answer(page.encode(), headers={"Content-Type": "text/html"}))
+        drive.give(f"/embeddedfolderview?id={folder_id}", Answer(page.encode(), headers={"Content-Type": "text/html"}))
 
     give(tree, top, "", "CUB200 Contrastive")
     return {"layout": "mlrc", "gdrive_folder": top}
@@ -301,9 +301,9 @@ def test_only_the_best_pairs_are_fetched_from_google_drive_and_only_once(tmp_pat
     released = give_folder(drive, [*ALL, *beside])
     record = collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK)
     assert record["gdrive_folder"] == released["gdrive_folder"]
-    for own in record["folds"]:
+    for pair in record["folds"]:
         for part in ("trunk", "embedder"):
-            assert (tmp_path / "to" / own[part]["file"]).read_text() == own[part]["found"]
+            assert (tmp_path / "to" / pair[part]["file"]).read_text() == pair[part]["found"]
     asked = [path for path, _ in drive.asked if path.startswith("/uc")]
     assert sorted(asked) == sorted(f"/uc?id={identifier(name)}" for name in ALL)
     assert collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK) == record
@@ -315,7 +315,7 @@ def test_dropped_checkpoints_are_not_downloaded(tmp_path, drive):
     drop_files(tmp_path / "drop", [half, *(name for fold in (0, 1, 2) for name in names(fold))])
     record = collect(give_folder(drive, ALL), 4, tmp_path / "to", tmp_path / "drop", QUICK)
     assert len([path for path, _ in drive.asked if path.startswith("/uc")]) == 2
-    origins = ["dropped" in own["trunk"]["file"] for own in record["folds"]]
+    origins = ["dropped" in pair["trunk"]["file"] for pair in record["folds"]]
     assert origins == [True, True, True, False], "halves of different pairs are not mixed"
 
 
@@ -440,7 +440,7 @@ def test_a_truncated_checkpoint_is_named(tmp_path, trunk, layer, keep):
         convert_mlrc(SPEC, *files)
 
 
-def test_a_whole_module_serves_too(tmp_path, trunk, layer):
+def test_a_whole_module_can_be_converted_too(tmp_path, trunk, layer):
     files = saved(tmp_path, trunk, layer)
     expected = convert_mlrc(SPEC, *files)
     torch.save((torch.nn.DataParallel(trunk), [0.5], None), files[0])

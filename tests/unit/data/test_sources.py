@@ -344,9 +344,9 @@ def hub(server, monkeypatch):
 
 
 def test_a_file_from_the_hugging_face_hub(tmp_path, hub):
-    there = f"http://localhost:{hub.server_port}/signed"
+    target = f"http://localhost:{hub.server_port}/signed"
     page = "/datasets/someone/cars/resolve/main/data/file.bin"
-    hub.give(page, Answer(status=302, headers={"Location": there}))
+    hub.give(page, Answer(status=302, headers={"Location": target}))
     hub.give("/signed", Answer(DATA, cut=HALF), DATA)
     file = entry(hub) | {"from": [{"huggingface": "someone/cars", "file": "data/file.bin"}]}
     sources.fetch(file, tmp_path / "file.bin", patience=QUICK)

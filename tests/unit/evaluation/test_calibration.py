@@ -97,7 +97,7 @@ def test_legacy_accepts_everything(case):
     assert optimal.f1 == pytest.approx(2 * recall / (1 + recall))
     assert optimal.value == pytest.approx(optimal.f1, abs=0.005 + 1e-6)
     assert optimal.value == round(optimal.value, 2)
-    # it records only values below all values at larger distances
+    # legacy records a value only if it is below all values at larger distances
     values = calibration.thresholds.value
     assert (np.diff(values) > 0).all()
     assert np.isin(calibration.thresholds.distance, full.distance).all()
@@ -151,7 +151,7 @@ def test_legacy_gives_the_published_blocks(right, value, precision, f1):
 
 
 def test_ties_go_to_the_largest_distance():
-    """F1 2/3 at 0.1 (1 of 2, nothing wrong) and at 0.4 (2 of 2, two wrong)."""
+    """F1 is 2/3 at 0.1 (accepts 1 of 2 right neighbours) and at 0.4 (accepts both, and two wrong ones)."""
     labels, closest = simple([1, 0, 0, 1], [0.1, 0.2, 0.3, 0.4])
     table = threshold_table(labels, closest)
     assert table.f1[0] == table.f1[-1] == table.f1.max()

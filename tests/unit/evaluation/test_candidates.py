@@ -1,4 +1,4 @@
-"""Searching all rows at once by half of the products, compared with the plain path and a slow float64 search."""
+"""Searching all rows at once with half of the products, compared with the plain path and a slow float64 search."""
 
 import faiss
 import numpy as np

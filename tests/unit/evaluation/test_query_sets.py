@@ -80,7 +80,7 @@ def test_length_and_order_of_the_index_do_not_matter(case):
     other = {**embeddings, "index": 7 * embeddings["index"][order]}
     moved = {**split, "index": split["index"][order]}
     for role in QUERY_VIEWS:
-        one, two = (query_sets(*own, METRICS)[role].metrics(METRICS) for own in (case, (other, moved, labels)))
+        one, two = (query_sets(*inputs, METRICS)[role].metrics(METRICS) for inputs in (case, (other, moved, labels)))
         assert one == pytest.approx(two, abs=1e-6)
 
 
@@ -115,10 +115,10 @@ def test_chance_of_the_published_benchmark():
     assert values == pytest.approx(published, abs=5e-6)
 
 
-@pytest.mark.parametrize(("right", "found"), [(5, True), (8, True), (10, True), (13, False), (300, False)])
-def test_the_published_results_are_at_chance(right, found):
+@pytest.mark.parametrize(("right", "at_chance"), [(5, True), (8, True), (10, True), (13, False), (300, False)])
+def test_the_published_results_are_at_chance(right, at_chance):
     """5 to 10 of its 980 queries are right; 5 are expected by chance."""
-    assert is_at_chance(right / 980, np.full(980, 10 / 1960)) is found
+    assert is_at_chance(right / 980, np.full(980, 10 / 1960)) is at_chance
 
 
 def test_an_untrained_network_is_detected(case):

@@ -133,7 +133,7 @@ def cosine(x, y):
 @pytest.mark.parametrize("per_class", [2, 3, 9])
 @pytest.mark.parametrize("kind", ["hyperbolic", "sphere"])
 def test_the_loss_equals_its_definition(kind, per_class):
-    """And its gradient that of differences."""
+    """Its gradient equals finite differences."""
     temperature = 0.2 if kind == "hyperbolic" else 0.1
     spec = {"class": "PairCrossEntropyLoss", "per_class": per_class, "temperature": temperature}
     spec |= {"distance": HYPERBOLIC} if kind == "hyperbolic" else {}

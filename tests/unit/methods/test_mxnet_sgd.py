@@ -42,7 +42,7 @@ def test_momentum_keeps_the_rate_it_was_collected_with():
     assert np.abs(torchs.numpy() - expected).max() > 1e-3
 
 
-def test_it_goes_on_where_it_was():
+def test_it_resumes_from_its_state():
     own = weight()
     optimiser, rates = MXNetSGD([own], lr=1.0, momentum=0.9), [0.1, 0.1, 0.1, 0.05, 0.05, 0.025]
     expected = walk(MXNetSGD([own], lr=1.0, momentum=0.9), own, rates).clone()

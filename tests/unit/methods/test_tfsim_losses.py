@@ -202,7 +202,7 @@ def test_gradients_by_differences(spec):
 
 
 def test_anchors_without_positives_can_count():
-    """As in the library, as if the anchor had a positive at (nearly) distance 0."""
+    """As in the library, such an anchor then counts as if it had a positive at (nearly) distance 0."""
     embeddings, labels = batch(labels=(0, 0, 1, 2))
     spec = {"class": "MinedTripletLoss", "negative_mining": "hard", "margin": 0.9}
     zero = make(spec).per_anchor(embeddings, labels)
@@ -233,7 +233,7 @@ def test_lambda_of_both_versions():
 
 
 def test_legacy_multi_similarity_hardly_sees_negatives():
-    """Share of the negatives in the gradient by distances, with the benchmark's settings."""
+    """Compares the share of the gradient that falls on the negatives, with the benchmark's settings."""
     embeddings, labels = batch(labels=(0, 0, 0, 1, 1, 1, 2, 2, 2))
     exponents = -50 * (torch.tensor(slow_distances(embeddings), dtype=torch.float64) - 1)
     negative = labels[:, None] != labels

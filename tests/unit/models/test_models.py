@@ -242,7 +242,7 @@ class Python2Pickler(pickle._Pickler):
 
 @pytest.mark.parametrize("classifier", ["last_linear", "fc"])
 def test_weights_from_a_file_of_an_old_torch(tmp_path, source, classifier):
-    """With a classifier, batch-norm tensors of shape (1, C) and no count of batches, as bn_inception-52deb4733.pth."""
+    """Like bn_inception-52deb4733.pth: with a classifier, batch-norm tensors of shape (1, C), no count of batches."""
     old = {name: tensor for name, tensor in source.items() if not name.endswith("num_batches_tracked")}
     old |= {name: tensor[None] for name, tensor in old.items() if tensor.dim() == 1}
     old |= {f"{classifier}.weight": torch.zeros(1000, 256), f"{classifier}.bias": torch.zeros(1000)}

@@ -38,9 +38,9 @@ class Block(nn.Module):
 Block.__module__ = "networks"
 
 
-def same(found, expected):
-    return list(found) == list(expected) and all(
-        torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype for name, tensor in expected.items()
+def same(actual, expected):
+    return list(actual) == list(expected) and all(
+        torch.equal(actual[name], tensor) and actual[name].dtype == tensor.dtype for name, tensor in expected.items()
     )
 
 
@@ -201,7 +201,7 @@ def test_odd_names_do_not_spoil_the_message(tmp_path):
         ),
     ],
 )
-def test_modules_that_are_none(tmp_path, body, sentence):
+def test_malformed_modules(tmp_path, body, sentence):
     (tmp_path / "a.pt").write_bytes(hostile_pickles.in_zip(body))
     with pytest.raises(UserError, match=f"cannot be read: the file {sentence}"):
         read_tensors(tmp_path / "a.pt", WHAT)

@@ -248,7 +248,7 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("side", [160, 96])
 def test_timms_weights_by_name_are_loaded_and_their_hash_is_recorded(hub, side):
-    """Position embeddings of another size of images are interpolated by timm, and the classifier is left out."""
+    """timm interpolates position embeddings made for another image size; the classifier is left out."""
     network, asked, path = hub
     spec = {"name": "timm/test_vit", "weights": "pretrained", "options": {"img_size": side}}
     built = build_backbone(spec)
@@ -265,7 +265,7 @@ def test_timms_weights_by_name_are_loaded_and_their_hash_is_recorded(hub, side):
         assert torch.equal(tensor, expected[name]), name
 
 
-def test_a_users_file_for_another_size_of_images_is_converted_by_timm(hub):
+def test_a_users_file_for_another_image_size_is_converted_by_timm(hub):
     network, _, path = hub
     save_file(network.state_dict(), path)
     spec = {"name": "timm/test_vit", "weights": str(path), "options": {"img_size": 96}}

@@ -14,7 +14,7 @@ LABELS = {"pretrained": "Pretrained", "triplet": "Triplet", "ms": "MS", "arcface
 
 
 def table(values, labels=LABELS, warnings=(), metrics=("P@1",), **options):
-    """A table of one view; values: row → its value for every seed, or metric → that."""
+    """A table of one view; ``values`` maps rows to one value per seed, or metrics to such a mapping."""
     by_metric = values if set(values) == set(metrics) else {metrics[0]: values}
     rows = [
         ["emoji", row, seed, "concatenated", 8, metric, value]

@@ -21,7 +21,7 @@ LABELS = {"worst": "Worst <&>", "middle": "Middle", "best": "Best"}
 
 
 def measured(labels=LABELS, seeds=7, folds=2, missing=(), step=0.02, **changes):
-    """The inputs of a study whose rows get better in their order; ``missing`` are (row, seed)."""
+    """The inputs of a study whose rows get better from first to last; ``missing`` are (row, seed)."""
     whole, single = [], []
     for number, name in enumerate(labels):
         for seed in range(seeds):

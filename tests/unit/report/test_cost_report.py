@@ -157,16 +157,16 @@ def test_finished_runs_replace_the_assumed_speed_and_are_compared_with_it(finish
 
 def test_trials_of_a_search_are_trained_too():
     facts = planned("mlrc", only=["cub200"])
-    alone = row_of(tally(facts, stored, []), "cub200", "triplet")
+    unsearched = row_of(tally(facts, stored, []), "cub200", "triplet")
     facts["datasets"][0]["rows"][-1]["trials"] = 60
     facts["datasets"][0]["rows"][-1]["fingerprint"] = None
     document = tally(facts, stored, [])
     searched = row_of(document, "cub200", facts["datasets"][0]["rows"][-1]["name"])
     assert searched["parts"]["training"][1] == pytest.approx(
-        alone["parts"]["training"][1] * 100 / 40 * searched["step_flops"] / alone["step_flops"]
+        unsearched["parts"]["training"][1] * 100 / 40 * searched["step_flops"] / unsearched["step_flops"]
     )
-    assert searched["parts"]["embedding"] == pytest.approx(alone["parts"]["embedding"])
-    assert searched["jobs"] == alone["jobs"] + 60
+    assert searched["parts"]["embedding"] == pytest.approx(unsearched["parts"]["embedding"])
+    assert searched["jobs"] == unsearched["jobs"] + 60
     text = markdown(document)
     assert (
         re.search(r"\| MS \+ within-pair +\| +40 \+ 60 \|", text)

@@ -166,7 +166,7 @@ def test_ranks_over_seeds_need_three_seeds(seeds, applies):
 
 
 def test_two_seeds_never_separate_two_methods():
-    """The reason for the least number of seeds."""
+    """This is why ranks need at least three seeds."""
     for methods in (3, 10, 50, 200):
         assert critical(methods, 2) > methods - 1
     assert critical(50, 3) < 49

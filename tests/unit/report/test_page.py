@@ -243,8 +243,8 @@ def test_a_caption_explains_only_what_is_shown():
     both = metrics.describe(about(seeds=2, quoted=quoted, reference=None))
     assert "hollow marks are published values" in both and "95 % t-intervals" in both
     assert "vertical lines" not in both
-    alone = metrics.describe(about(quoted=quoted, scope="published"))
-    assert "All values are published." in alone and "measured" not in alone
+    only_published = metrics.describe(about(quoted=quoted, scope="published"))
+    assert "All values are published." in only_published and "measured" not in only_published
     assert "untrained model (Pretrained)" in all_figures()["gallery"].describe(FACTS)
     assert "untrained" not in all_figures()["gallery"].describe(about(reference=None))
 
@@ -304,9 +304,9 @@ def test_figures_search_the_same_embeddings_as_the_evaluation(files):
         assert evaluate(vectors, labels, ["P@1"])["P@1"] == evaluation["metrics"]["P@1"]
 
 
-def labels_of(found):
-    index = pd.read_csv(found["index"][0])
-    return index["label"].to_numpy()[results.test_images(read_json(found["split"][0]))]
+def labels_of(paths):
+    index = pd.read_csv(paths["index"][0])
+    return index["label"].to_numpy()[results.test_images(read_json(paths["split"][0]))]
 
 
 def test_the_best_trained_method_is_shown_against_the_untrained(files, tmp_path):
@@ -322,10 +322,10 @@ def with_embeddings(found, folder, **roles):
     """The same files with embeddings of more roles (name → positions), which encode the label of each image."""
     labels, paths = pd.read_csv(found["index"][0])["label"].to_numpy(), []
     for path in found["embeddings"]:
-        own = folder / Path(*Path(path).parts[-6:])
+        target = folder / Path(*Path(path).parts[-6:])
         given = {name: np.eye(14)[labels[images]] + 0.01 for name, images in roles.items()}
-        write_embeddings(own, given if "query" in given else {**read_embeddings(path), **given})
-        paths.append(own)
+        write_embeddings(target, given if "query" in given else {**read_embeddings(path), **given})
+        paths.append(target)
     return {**found, "embeddings": paths}
 
 

@@ -26,14 +26,14 @@ FOLDER = ROOT / "resources/published/mlrc_searches"
 DATASETS = ("cub200", "cars196", "sop")
 
 
-def inputs_of(study, scope="published", own=None):
-    """Dataset → inputs of a study's report; ``own`` has files of our searches."""
+def inputs_of(study, scope="published", ours=None):
+    """Dataset → inputs of a study's report; ``ours`` has files of our searches."""
     documents = load_published(ROOT / "resources/published" / study.published)
     shown = scoped(study, scope, documents)
     measured = set() if scope == "published" else set(study.rows)
     quotes = {"quoted_searches": files(FOLDER)}
     return {
-        dataset: Inputs(facts.facts(shown, dataset, documents, measured), {**quotes, **(own or {}).get(dataset, {})})
+        dataset: Inputs(facts.facts(shown, dataset, documents, measured), {**quotes, **(ours or {}).get(dataset, {})})
         for dataset in shown.datasets
     }
 
@@ -60,13 +60,13 @@ def with_ours(study, tmp_path_factory):
     best = {"values": {"loss.margin": 2.0}, "objective": 0.42, "metric": "val_MAP@R", "trial": 4}
     best |= {"trials": 5, "failed": 1, "on_bound": ["loss.margin"]}
     (folder / "best.json").write_text(json.dumps(best), encoding="utf-8")
-    own = {"cub200": {"searches": [folder / "best.json"], "trials": [folder / "trials.csv"]}}
-    return inputs_of(study, "all", own)
+    ours = {"cub200": {"searches": [folder / "best.json"], "trials": [folder / "trials.csv"]}}
+    return inputs_of(study, "all", ours)
 
 
 @pytest.fixture(autouse=True)
 def not_saved(monkeypatch):
-    """Files take most of the time of a figure; tests/workflow/test_reality_check.py writes all of them."""
+    """Do not write files, which takes most of the time; tests/workflow/test_reality_check.py writes all figures."""
     for module in (best_so_far, effort, one_setting):
         monkeypatch.setattr(module, "save", lambda figure, png, svg: figure)
 

@@ -261,12 +261,12 @@ def test_the_areas_of_marks_add_up_to_all_classes(unsaved):
 
 
 def rows(interval=math.nan, extra=0):
-    def own(*values):
+    def both(*values):
         seen, unseen = ({"R@1": (v, interval), "f1": (v + 0.1, interval), "accuracy": (0.7, interval)} for v in values)
         return {SEEN: seen, UNSEEN: unseen}
 
-    more = [(f"{LONG} {n}", own(0.5, 0.4)) for n in range(extra)]
-    return [("Corrected", own(0.8, 0.6)), ("Re-initialised", own(0.488, 0.01)), *more, ("All", own(0.8, 0.62))]
+    more = [(f"{LONG} {n}", both(0.5, 0.4)) for n in range(extra)]
+    return [("Corrected", both(0.8, 0.6)), ("Re-initialised", both(0.488, 0.01)), *more, ("All", both(0.8, 0.62))]
 
 
 def test_costs_are_marks_lines_and_differences(unsaved):

@@ -112,9 +112,9 @@ def test_both_orders_of_a_pair_mirror_each_other():
     random = np.random.default_rng(3)
     for seeds in (4, 7, 10, 15):
         one, two = ({seed: random.random(3).tolist() for seed in range(seeds)} for _ in range(2))
-        there, back = paired.compare(one, two), paired.compare(two, one)
-        assert (there.difference, there.low, there.high) == (-back.difference, -back.high, -back.low)
-        assert (there.p, there.probability) == (back.p, pytest.approx(1 - back.probability))
+        forth, back = paired.compare(one, two), paired.compare(two, one)
+        assert (forth.difference, forth.low, forth.high) == (-back.difference, -back.high, -back.low)
+        assert (forth.p, forth.probability) == (back.p, pytest.approx(1 - back.probability))
 
 
 def test_folds_of_one_seed_are_not_taken_for_repetitions():

@@ -167,7 +167,7 @@ def test_equal_means_are_refuted_as_often_as_alpha_says(seeds, runs):
 
 
 def test_equal_means_are_refuted_as_often_as_alpha_says_if_the_spreads_differ():
-    """Welch's test is approximate. With our spread alone, the error rate would be wrong by a factor."""
+    """Welch's test is approximate. With our spread alone, the error rate would be 2 to 5 times too high."""
     assert np.mean(refuted(simulated(5, 10, sd=0.3, their_sd=0.6))) == pytest.approx(ALPHA, abs=0.01)
     assert np.mean(refuted(simulated(10, 5, sd=0.3, their_sd=0.6))) == pytest.approx(ALPHA, abs=0.01)
 

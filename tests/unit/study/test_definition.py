@@ -36,7 +36,7 @@ def test_three_papers_under_one_protocol_keep_what_defines_them(tmp_path):
         assert ours["loss"]["class"] == theirs["loss"]["class"]
         assert ours["model"].get("channel_dropout") == theirs["model"].get("channel_dropout")
         for key in ("backbone", "batch_norm"):
-            assert ours["model"][key] == protocol["model"][key], "the protocol's"
+            assert ours["model"][key] == protocol["model"][key], "the protocol decides this"
     assert study.run("emoji", "contrastive_within_pair").settings["model"]["channel_dropout"] == 0.1
     assert study.run("emoji", "norm_proxy").settings["model"]["head"]["class"] == "NormProxyHead"
 
@@ -55,7 +55,7 @@ def test_what_defines_a_method():
     assert definition(method("ms"))["miner.class"] is None
     assert definition(method("contrastive_cosine"))["loss.distance.class"] == "CosineSimilarity"
     assert definition(method("npair"))["sampler.class"] == "Pairs"
-    assert "sampler.class" not in definition(method("ms")), "the protocol's"
+    assert "sampler.class" not in definition(method("ms")), "the protocol decides this"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from support.studies import shipped
 STUDIES = ("grand", "grand_emoji")
 # contextual_tiny also has the losses that only the ablations of the contextual studies name
 SOURCES = ("mlrc", "unbiased", "contextual_224", "contextual_256", "contextual_tiny", "calibration")
-# The features of the backbone without a head have no 128 dimensions; `pretrained` is the same network, reduced.
+# Without a head, the backbone's features do not have 128 dimensions; `pretrained` is the same network, reduced.
 LEFT_OUT = {"no_head"}
 # Dimensions that are part of the method: bits instead of floats, one per meta-class, one per training class.
 OWN_SIZE = {"norm_proxy": 2048, "dreml": 32, "discriminative": None}

@@ -1,4 +1,4 @@
-"""Files of finished work that were deleted."""
+"""Deleted files of finished experiments are found."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def make(study, place, dataset):
             Path(file).touch()
 
 
-def test_only_what_is_gone_from_finished_experiments(tmp_path, place):
+def test_only_missing_files_of_finished_experiments_are_listed(tmp_path, place):
     study = own_study(tmp_path)
     assert list(grid.deleted(study, "emoji", place, has_table=False)) == [], "nothing was made yet"
     assert len(list(grid.deleted(study, "emoji", place, has_table=True))) == 8, "the table needs all evaluations"

@@ -63,7 +63,7 @@ def test_normalisation_of_the_transformers(row, mean):
 
 @pytest.mark.parametrize(("dataset", "classes"), [("cub200", 100), ("cars196", 98), ("sop", 1000)])
 def test_a_batch_has_each_class_once(dataset, classes):
-    """An epoch, too: on CUB and Cars it is one batch."""
+    """An epoch has each class once, too; on CUB and Cars it is one batch."""
     batch, per_class, _, _ = PROTOCOL[dataset]
     labels = np.repeat(np.arange(classes), 12)
     sampler = build_sampler(shipped("hyperbolic").run(dataset, "hyp_vit").training["sampler"], labels)
@@ -103,7 +103,7 @@ def test_one_curvature_for_head_loss_and_evaluation(tmp_path, changes, sentence)
 
 
 def test_the_recipe_of_2025_stops_after_three_evaluations_without_improvement(tmp_path):
-    """'patience' counts epochs that are allowed; the run ends with the next one."""
+    """'patience' is the number of epochs without improvement that are allowed; the run ends with the next one."""
     settings = shipped("recipe_2025").run("cub200", "ms_miner").training
     assert settings["schedule"] == {"epochs": 100, "evaluate_every": 1, "patience": 2}
     assert (settings["selection"]["role"], settings["selection"]["metric"]) == ("val", "P@1")

@@ -104,7 +104,7 @@ def test_a_search_sees_only_validation_images(tmp_path, new, sentence):
         study(tmp_path, text=TEXT.replace("role: val", new))
 
 
-def test_free_settings_leave_the_params_and_nothing_else_does(tmp_path):
+def test_only_free_settings_are_left_out_of_the_params(tmp_path):
     tuned, plain = study(tmp_path).run("emoji", "triplet"), own_study(tmp_path).run("emoji", "triplet")
     assert tuned.training["loss"] == {"class": "TripletMarginLoss"} and plain.training["loss"]["margin"] == 0.1
     assert {**tuned.training, "loss": None} == {**plain.training, "loss": None}

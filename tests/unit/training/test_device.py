@@ -76,7 +76,7 @@ def test_a_share_of_a_gpu_has_a_share_of_its_memory(cuda, monkeypatch, share, me
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("problem", "sentence"),
     [
         (
             {"error": "The NVIDIA driver on your system is too old (found version 12020).", "driver": "535.104.05"},
@@ -86,8 +86,8 @@ def test_a_share_of_a_gpu_has_a_share_of_its_memory(cuda, monkeypatch, share, me
         ({"error": "CUDA unknown error.\nMore."}, r"with driver 580.65.06 \(CUDA unknown error\): check"),
     ],
 )
-def test_a_visible_gpu_that_cannot_be_used_stops_the_job(cuda, name, found, sentence):
-    cuda("GPU-a", **found)
+def test_a_visible_gpu_that_cannot_be_used_stops_the_job(cuda, name, problem, sentence):
+    cuda("GPU-a", **problem)
     with pytest.raises(UserError, match=sentence):
         reserve_device(config(name), "job")
 

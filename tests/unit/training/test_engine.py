@@ -47,7 +47,7 @@ def test_a_stopped_run_resumes_bit_identically(data, tmp_path, undisturbed, step
 
 
 def test_a_run_lists_the_devices_that_it_has_used(data, tmp_path):
-    """A run that stops in its second epoch and resumes on another device, twice there."""
+    """The run stops in its second epoch and resumes on another device, on which it stops once more."""
     for name, steps in (("A100", 7), ("H100", 2)):
         with pytest.raises(Interrupted):
             make_run(data, tmp_path, device_name=name, stop=StopAfter(steps)).train()

@@ -83,7 +83,7 @@ class Foretold(Run):
     """A run whose middle epoch is best, so that both checkpoints differ."""
 
     def _evaluate(self, epoch):
-        super()._evaluate(epoch)  # reads its images, which come before those of the next epoch
+        super()._evaluate(epoch)  # takes its images from the loader, before those of the next epoch
         return {"test_R@1": (0.1, 0.9, 0.2, 0.9)[epoch]}
 
 

@@ -224,7 +224,7 @@ def test_a_loader_worker_that_outlives_its_job_does_not_keep_the_gpu(pretend, st
 
 
 def test_a_child_of_a_child_keeps_its_own_files(pretend):
-    """Their numbers may be those that the locks had."""
+    """A child closes the locks, so its files may get their descriptor numbers; a second fork must not close those."""
     pretend(*listed("GPU-a"))
     assert gpus.take_gpu("job") == "GPU-a"
 
@@ -314,7 +314,7 @@ def test_a_folder_of_someone_else_is_refused(pretend, tmp_path):
 
 @pytest.mark.parametrize("script", ["evaluate.py", "calibrate.py"])
 def test_jobs_that_reserve_no_gpu_see_none(script):
-    """The first thing that the body of the script does, before any library can start CUDA."""
+    """The script hides all GPUs first, before any library can start CUDA."""
     body = (SCRIPTS / script).read_text(encoding="utf-8").split("with job(snakemake) as log:\n")[1]
     assert body.strip().startswith("hide_gpus()")
 

@@ -1,3 +1,5 @@
+"""Loader processes: protected from signals, and without influence on batches and embeddings."""
+
 import multiprocessing
 import os
 import signal

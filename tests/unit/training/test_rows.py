@@ -1,6 +1,6 @@
 """Every row of the miniature studies trains in the engine, and any of them under another study's protocol.
 
-In this process and on a network of a few weights: what is tested are samplers, forward passes, losses, heads,
+They run in this process on a network of a few weights, and test samplers, forward passes, losses, heads,
 optimisers and schedules together. Through the command line the same rows run in their own studies.
 """
 

@@ -35,7 +35,7 @@ def loss_optimiser(**more):
 
 
 def resumes(data, folder, configuration):
-    """Whether the run gives the same bits if it is stopped after each of its first steps."""
+    """Assert that the run gives the same bits if it is stopped after some of its first steps."""
     expected = make_run(data, folder / "all", configuration).train()
     for steps in (1, 3, 4, 7):
         with pytest.raises(Interrupted):
@@ -43,14 +43,14 @@ def resumes(data, folder, configuration):
         same(make_run(data, folder / str(steps), configuration).train(), expected)
 
 
-@pytest.mark.parametrize("own", [None, {"class": "StepLR", "step_size": 1, "gamma": 0.1}])
-def test_an_optimiser_can_have_its_own_learning_rate_schedule(data, tmp_path, own):
-    run = make_run(data, tmp_path / "run", settings(optimisers=loss_optimiser(lr_schedule=own)))
+@pytest.mark.parametrize("schedule", [None, {"class": "StepLR", "step_size": 1, "gamma": 0.1}])
+def test_an_optimiser_can_have_its_own_learning_rate_schedule(data, tmp_path, schedule):
+    run = make_run(data, tmp_path / "run", settings(optimisers=loss_optimiser(lr_schedule=schedule)))
     run.train()
     rates = {name: optimiser.param_groups[0]["lr"] for name, optimiser in run.optimisers.items()}
-    expected = 0.1 if own is None else 0.1 * 0.1**3
+    expected = 0.1 if schedule is None else 0.1 * 0.1**3
     assert rates == pytest.approx({"backbone": 5e-4, "head": 5e-4, "projector": 5e-4, "loss": expected})
-    resumes(data, tmp_path, settings(optimisers=loss_optimiser(lr_schedule=own)))
+    resumes(data, tmp_path, settings(optimisers=loss_optimiser(lr_schedule=schedule)))
 
 
 def weights(run):

@@ -43,11 +43,11 @@ def test_errors_that_values_may_cause_are_failures_of_the_trial(error, reason):
         RuntimeError("CUDA error: unspecified launch failure"),
     ],
 )
-def test_failures_of_the_machine_are_not(error):
+def test_failures_of_the_machine_are_not_failures_of_the_trial(error):
     assert failure(error) is None
 
 
-def test_a_full_disk_is_the_machines(tmp_path):
+def test_a_full_disk_is_a_failure_of_the_machine(tmp_path):
     from recheck.files import disk_errors
 
     with pytest.raises(MachineError), disk_errors(tmp_path / "run.json"):

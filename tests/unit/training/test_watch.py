@@ -51,12 +51,12 @@ def test_a_constant_loss():
 
 
 def test_batches_without_negative_pairs():
-    alone = ([3, 3, 3], 0.5)
-    found = watched([alone, ([3, 3, 3], 0.4)])
+    single_class = ([3, 3, 3], 0.5)
+    found = watched([single_class, ([3, 3, 3], 0.4)])
     assert list(found) == ["no_negative_pairs"]
     assert found["no_negative_pairs"].startswith("2 of 2 batches had images of only one class")
-    assert "1 of 2" in watched([alone, (SANE, 0.4)])["no_negative_pairs"]
-    assert watched([alone, (SANE, 0.4), (SANE, 0.3)]) == {}
+    assert "1 of 2" in watched([single_class, (SANE, 0.4)])["no_negative_pairs"]
+    assert watched([single_class, (SANE, 0.4), (SANE, 0.3)]) == {}
 
 
 def test_batches_without_positive_pairs():
