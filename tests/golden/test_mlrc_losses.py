@@ -64,7 +64,9 @@ def stored(golden):
 
 
 def input_sets(stored, prefix):
-    return sorted(key.removeprefix(prefix) for key in stored if key.startswith(prefix))
+    names = sorted(key.removeprefix(prefix) for key in stored if key.startswith(prefix))
+    assert names, f"the file has no inputs '{prefix}…'"
+    return names
 
 
 def settings_of(stored, loss):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.hang import HANG_SECONDS
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -32,6 +34,7 @@ class Tab:
 
     def __init__(self, browser, path: Path, fragment: str = "", **options):
         self.context = browser.new_context(viewport={"width": 1300, "height": 900}, **options)
+        self.context.set_default_timeout(1000 * HANG_SECONDS)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("console", lambda message: self._note(message.type, message.text))

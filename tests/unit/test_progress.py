@@ -2,6 +2,7 @@
 
 import io
 import logging
+import math
 
 import pytest
 
@@ -27,7 +28,8 @@ def run(file, steps=200):
         pass
 
 
-def test_a_log_gets_the_last_line_once_and_no_carriage_returns(lines):
+def test_a_log_gets_the_last_line_once_and_no_carriage_returns(lines, monkeypatch):
+    monkeypatch.setattr(progress, "LINES_EVERY_SECONDS", math.inf)
     file = io.StringIO()
     run(file)
     assert file.getvalue() == ""

@@ -93,7 +93,9 @@ def _is_number(text):
 
 
 def test_logs_have_no_carriage_returns(finished):
-    for log in finished.path("logs").rglob("*.log"):
+    logs = [*finished.path("logs").rglob("*.log")]
+    assert logs
+    for log in logs:
         assert "\r" not in log.read_text(encoding="utf-8"), log
 
 
@@ -300,7 +302,7 @@ def test_so_far_without_results_says_so(fresh):
 
 def test_a_variant_is_never_trained(project):
     output = project.fail("--dry-run", "results/letters_so_far/glyphs/triplet/seed0/fold0/model.safetensors")
-    assert "No rule to produce" in output or "MissingRuleException" in output
+    assert "No rule to produce" in output
 
 
 def test_the_snakemake_report_has_the_captions(finished):

@@ -87,9 +87,12 @@ def test_every_study_is_in_the_manual_and_every_path_of_the_readme_exists():
     studies = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     for study in (ROOT / "config/studies").glob("*.yaml"):
         assert f"`{study.stem}`" in studies
-    for path in re.findall(r"`((?:config|docs|workflow)/[\w./-]+)`", README):
+    named = re.findall(r"`((?:config|docs|workflow)/[\w./-]+)`", README)
+    linked = re.findall(r"\]\(([^):]+)\)", README)
+    assert named and len(linked) > 20
+    for path in named:
         assert (ROOT / path).exists(), path
-    for path in re.findall(r"\]\(([^):]+)\)", README):
+    for path in linked:
         assert (ROOT / path.partition("#")[0]).is_file(), path
 
 

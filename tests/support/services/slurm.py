@@ -52,7 +52,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_interval=1
 JobAcctGatherType=jobacct_gather/none
-MinJobAge=600
+MinJobAge=36000
 KillWait=5
 PropagateResourceLimits=NONE
 GresTypes=gpu,shard

@@ -287,7 +287,8 @@ def test_google_drive_that_confirms_for_ever(tmp_path, drive, monkeypatch):
 
         def run(self):
             while len(drive.asked) < 5:
-                assert not self.finished.wait(0.01)
+                if self.finished.wait(0.01):
+                    return
             self.function()
 
     monkeypatch.setattr(threading, "Timer", AfterFivePages)
