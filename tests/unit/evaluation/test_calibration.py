@@ -273,7 +273,12 @@ def test_the_chosen_threshold_reproduces_its_precision():
         ([], np.empty((0, 1)), np.empty((0, 1)), "found 0 queries with 1 neighbours each"),
         ([1], np.empty((1, 0)), np.empty((1, 0)), "found 1 queries with 0 neighbours each"),
         ([1, 2], [[1]], [[0.1]], r"found \(2,\), \(1, 1\) and \(1, 1\)"),
-        ([1], [1], [0.1], r"must have shape \(queries,\), and labels and distances of neighbours \(queries, k\)"),
+        (
+            [1],
+            [1],
+            [0.1],
+            r"must have shape \(queries,\), and the neighbours' labels and distances must have shape \(queries, k\)",
+        ),
         ([1, 1], [[1], [1]], [[0.1], [np.nan]], "query 1 to its nearest neighbour must be finite, found nan"),
     ],
 )

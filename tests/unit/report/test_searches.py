@@ -193,10 +193,12 @@ def test_damaged_files_end_in_one_sentence(tmp_path):
     folder.mkdir(parents=True)
     (folder / "best.json").write_text("[]", encoding="utf-8")
     (folder / "trials.csv").write_text("trial\n0\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"best\.json has no 'values'\. Delete it"):
+    with pytest.raises(UserError, match=r"best\.json has no 'values': delete it and run again to recreate it"):
         searches.read_chosen([folder / "best.json"])
     (folder / "importance.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match=r"importance\.json has no 'importance'\. Delete it"):
+    with pytest.raises(
+        UserError, match=r"importance\.json has no 'importance': delete it and run again to recreate it"
+    ):
         searches.read_importances([folder / "importance.json"])
-    with pytest.raises(UserError, match=r"trials\.csv has no column 'round'\. Delete it"):
+    with pytest.raises(UserError, match=r"trials\.csv has no column 'round': delete it and run again to recreate it"):
         searches.read_trials([folder / "trials.csv"])
