@@ -1,10 +1,13 @@
 """A copy of the project in a temporary directory, with a study small enough for tests, run through the real CLI."""
 
+import atexit
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ from support.services import forks
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow" / "scripts"
+PACKAGE = "workflow/scripts/recheck/"
 PARTS = ("Snakefile", "config", "envs", "profiles", "slurm", "workflow", "resources/published")
 
 DATASET = """
@@ -88,10 +92,10 @@ class Project:
             source, target = ROOT / name, folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                # with compiled modules, or every project would compile the package again; *.pyc.* are half-written
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc.*"))
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("recheck"))
             else:
                 shutil.copy(source, target)
+        shutil.copytree(_package(), folder / PACKAGE, copy_function=_copy_or_link)
         project = cls(folder)
         for path in project.folder.glob("config/studies/*.yaml"):
             path.unlink()  # every command would read them
@@ -111,7 +115,7 @@ class Project:
 
     def copy(self, folder: Path) -> "Project":
         """A copy of the project with its times and links, so that finished jobs stay finished."""
-        shutil.copytree(self.folder, folder, symlinks=True)
+        shutil.copytree(self.folder, folder, symlinks=True, copy_function=_copy_or_link)
         return Project(folder)
 
     def path(self, name: str) -> Path:
@@ -121,8 +125,14 @@ class Project:
         return self.path(name).read_text(encoding="utf-8")
 
     def write(self, name: str, text: str) -> None:
-        self.path(name).parent.mkdir(parents=True, exist_ok=True)
-        self.path(name).write_text(textwrap.dedent(text), encoding="utf-8")
+        self._write_bytes(name, textwrap.dedent(text).encode())
+
+    def _write_bytes(self, name: str, content: bytes) -> None:
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.startswith(PACKAGE):
+            path.unlink(missing_ok=True)  # other projects link to this file
+        path.write_bytes(content)
 
     def edit(self, name: str, old: str, new: str) -> None:
         text = self.read(name)
@@ -143,7 +153,7 @@ class Project:
                 if content is None:
                     self.path(name).unlink(missing_ok=True)
                 else:
-                    self.path(name).write_bytes(content)
+                    self._write_bytes(name, content)
 
     def start(self, *arguments: str, **options) -> subprocess.Popen:
         return subprocess.Popen(
@@ -186,6 +196,24 @@ class Project:
             counts[rule] = int(count)
         counts.pop("total", None)
         return counts
+
+
+def _copy_or_link(source: str, target: str) -> None:
+    """Copy a file with its times; link a file of the package, because creating 650 files takes half a CPU second."""
+    if PACKAGE in source:
+        with contextlib.suppress(OSError):  # the target is on another disk
+            return os.link(source, target)
+    shutil.copy2(source, target)
+
+
+@functools.cache
+def _package() -> Path:
+    """A copy of the package that the projects of this process link to, so that no test can change the repository."""
+    folder = Path(tempfile.mkdtemp(prefix="recheck-package-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # with compiled modules, or every project would compile the package again; *.pyc.* are half-written
+    shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("*.pyc.*"))
+    return folder / PACKAGE
 
 
 def _environment() -> dict[str, str]:

@@ -85,8 +85,8 @@ class Strike:
 def watch(project: Project) -> None:
     """Let the processes of a project count their changes to the disk."""
     arm(project, None)
-    with project.path("workflow/scripts/recheck/__init__.py").open("a", encoding="utf-8") as file:
-        file.write(HOOK)
+    module = "workflow/scripts/recheck/__init__.py"
+    project.write(module, project.read(module) + HOOK)
 
 
 def arm(project: Project, strike: Strike | None) -> None:
