@@ -6,7 +6,9 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import traceback
+from functools import partial
 
 import pytest
 
@@ -15,7 +17,7 @@ from recheck.data.folder import parse_folder
 from recheck.data.packed import FILES, PackedImages, pack
 from recheck.data.scratch import local_pack
 from support.datasets.glyphs import make_glyphs
-from support.faults.crashes import crash_points
+from support.faults.crashes import crash, crash_points
 
 ORIGINAL = "original"
 
@@ -156,7 +158,7 @@ def test_a_job_waits_for_the_copy_and_makes_it_if_the_other_is_killed(packs, dis
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment(packs, disk, record_property):
+def test_killed_at_any_moment(packs, disk, record_property, tmp_path):
     """Whatever a killed job leaves, the next job reads the right pixels and leaves nothing."""
 
     def work():
@@ -164,17 +166,24 @@ def test_killed_at_any_moment(packs, disk, record_property):
         PackedImages(local_pack(packs[0], str(disk))).verify()
         atexit._run_exitfuncs()
 
-    for _ in crash_points(work, record_property, least=12):
-        other = Job(packs[1], disk)  # removes what the killed job has left
-        name = other.hear()
-        assert left(disk) == [name, f"{name}.lock"]
-        other.end()
-        assert left(disk) == []
-    for number, _ in enumerate(crash_points(work, record_property, least=12)):
-        again = Job(packs[0], disk)
-        assert again.hear() == module._name(packs[0])
-        again.end()
-        assert left(disk) == [], number
+    def use(following, places):
+        atexit._clear()
+        for place in places:
+            folder = local_pack(following, str(place))
+            assert folder == home(place) / module._name(following), place.name
+            PackedImages(folder).verify()
+            assert left(place) == [folder.name, f"{folder.name}.lock"], place.name
+            atexit._run_exitfuncs()
+            assert left(place) == [], place.name
+
+    disks = {"one": [], "two": []}
+    for number in crash_points(work, record_property, least=12):
+        for name, copies in disks.items():
+            copies.append(shutil.copytree(disk, tmp_path / f"{name}_{number}"))
+        shutil.rmtree(home(disk), ignore_errors=True)
+    for following in packs:  # the next job reads the same pack, or another one
+        # one process for all disks, because forks cost most of the time
+        assert crash(partial(use, following, disks[following.name]), sys.maxsize) == 0
 
 
 def test_old_copies_are_removed_unless_a_job_reads_them(packs, disk):

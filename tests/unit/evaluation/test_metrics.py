@@ -109,13 +109,13 @@ def test_block_size_changes_no_bit():
 
 
 def test_memory_is_bounded_by_the_block_however_large_a_class_is():
-    x = np.random.default_rng(0).normal(size=(1500, 4)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
     evaluate(x[:10], np.zeros(10), NAMES)
     tracemalloc.start()
-    evaluate(x, np.zeros(1500), NAMES, block=1 << 13)
+    evaluate(x, np.zeros(1000), NAMES, block=1 << 13)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1500 * 1500, "less than one byte per pair of images"
+    assert peak < 1000 * 1000, "less than one byte per pair of images"
 
 
 def test_images_without_others_of_their_class_are_distractors_but_not_queries():
