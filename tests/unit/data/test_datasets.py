@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,7 @@ def table(label, super_label="", role=""):
     return pd.DataFrame({"path": paths, "label": label, "class_name": names, "super_label": super_label, "role": role})
 
 
+@cache
 def full_size(name):
     """An index with as many images and classes as the real one."""
     if name == "cub200":
