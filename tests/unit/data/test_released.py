@@ -465,8 +465,13 @@ def dataset(request):
 
 
 @pytest.fixture(scope="module")
-def theirs(dataset):
-    return original_layouts.contextual_network(norm=dataset == "cub200")
+def sop_network():
+    return original_layouts.contextual_network(norm=False)
+
+
+@pytest.fixture(scope="module")
+def theirs(dataset, sop_network):
+    return sop_network if dataset == "sop" else original_layouts.contextual_network(norm=True)
 
 
 def spec_of(dataset):
@@ -510,8 +515,8 @@ def set_nan(network):
         (set_nan, "'layer4.2.bn3.bias' contains NaN or infinite values"),
     ],
 )
-def test_a_contextual_checkpoint_that_does_not_fit_is_refused(tmp_path, change, sentence):
-    network = original_layouts.contextual_network(norm=False)
+def test_a_contextual_checkpoint_that_does_not_fit_is_refused(tmp_path, sop_network, change, sentence):
+    network = copy.deepcopy(sop_network)
     change(network)
     original_layouts.save_contextual(tmp_path / "a.pt", network)
     with pytest.raises(UserError) as caught:

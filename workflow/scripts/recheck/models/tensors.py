@@ -129,7 +129,8 @@ def _suitable(name: str, tensor: torch.Tensor, expected: torch.Tensor, what: str
         dtype = str(tensor.dtype).removeprefix("torch.")
         raise UserError(f"{what} do not fit the network: '{name}' must have {kind} numbers, found {dtype}; {remedy}.")
     # a network's own buffer may contain infinities, such as a mask for attention
-    if (~torch.isfinite(values) & torch.isfinite(expected.cpu())).any():
+    finite = torch.isfinite(values)
+    if not finite.all() and (~finite & torch.isfinite(expected.cpu())).any():
         raise UserError(f"{what} cannot be used: '{name}' contains NaN or infinite values; {remedy}.")
     return values
 
