@@ -48,6 +48,14 @@ def draw(files, *arguments, **options):
     return bars.draw(rows(*arguments, **options), views=VIEWS, metrics=METRICS, **files)
 
 
+@pytest.fixture(scope="module")
+def drawn_bars(tmp_path_factory):
+    """The figure with one document, drawn once for all tests that only look at it, and its files."""
+    folder = tmp_path_factory.mktemp("bars")
+    files = {"png": folder / "a.png", "svg": folder / "a.svg"}
+    return draw(files, documents=[BARS]), files
+
+
 def widths(axis, filled):
     return [bar.get_width() for bar in axis.patches if bar.get_fill() == filled and bar.get_height() < 0.9]
 
@@ -60,8 +68,8 @@ def numbers_of(axis):
     return [text.get_text() for text in axis.texts]
 
 
-def test_both_epochs_are_bars_from_zero_with_outlines_for_published_values(files):
-    drawn = draw(files, documents=[BARS])
+def test_both_epochs_are_bars_from_zero_with_outlines_for_published_values(drawn_bars):
+    drawn, files = drawn_bars
     recall = drawn.axes[0]
     assert [axis.get_title() for axis in drawn.axes] == METRICS
     assert [tick.get_text() for tick in recall.get_yticklabels()] == ["Triplet", "N-pairs", "Not run yet"]
@@ -73,8 +81,8 @@ def test_both_epochs_are_bars_from_zero_with_outlines_for_published_values(files
     assert files["png"].stat().st_size > 5000 and files["svg"].stat().st_size > 5000
 
 
-def test_a_doubtful_value_has_an_asterisk_that_the_legend_explains(files):
-    drawn = draw(files, documents=[BARS])
+def test_a_doubtful_value_has_an_asterisk_that_the_legend_explains(files, drawn_bars):
+    drawn, _ = drawn_bars
     recall, nmi = drawn.axes
     # the note is about the other metric
     assert "*" not in "".join(numbers_of(recall))
@@ -83,11 +91,11 @@ def test_a_doubtful_value_has_an_asterisk_that_the_legend_explains(files):
     assert draw(files).legends[0].get_title().get_text() in ("", "None")
 
 
-def test_a_second_document_that_disagrees_is_a_line_across_the_bar(files):
+def test_a_second_document_that_disagrees_is_a_line_across_the_bar(files, drawn_bars):
     drawn = draw(files, documents=[BARS, LOGS])
     across = [line.get_xdata()[0] for line in drawn.axes[0].lines if len(set(line.get_xdata())) == 1]
     assert 51.61 in across and "a second document that disagrees" in legend_of(drawn)
-    assert "a second document that disagrees" not in legend_of(draw(files, documents=[BARS]))
+    assert "a second document that disagrees" not in legend_of(drawn_bars[0])
     assert numbers_of(drawn.axes[0])[1] == "53.00 (53.68, 51.61)"
 
 

@@ -23,7 +23,7 @@ VIEWS, METRICS = ["concatenated", "separated"], ["P@1", "MAP@R", "R@1", "R@2", "
 
 @pytest.fixture
 def files(tmp_path):
-    return {"png": tmp_path / "figures" / "a.png", "svg": tmp_path / "figures" / "a.svg"}
+    return pair(tmp_path)
 
 
 def summary(seeds=1, labels=LABELS):
@@ -69,6 +69,27 @@ def draw_curves(files, frame, **options):
     return curves.draw(frame, **shown)
 
 
+def pair(folder):
+    return {"png": folder / "figures" / "a.png", "svg": folder / "figures" / "a.svg"}
+
+
+@pytest.fixture(scope="module")
+def metrics_files(tmp_path_factory):
+    return pair(tmp_path_factory.mktemp("metrics"))
+
+
+@pytest.fixture(scope="module")
+def drawn_metrics(metrics_files):
+    """The figure of one seed, in ``metrics_files``, drawn once for all tests that only look at it."""
+    return draw_metrics(metrics_files)
+
+
+@pytest.fixture(scope="module")
+def drawn_curves(tmp_path_factory):
+    """The curves of three folds, drawn once for all tests that only look at them."""
+    return draw_curves(pair(tmp_path_factory.mktemp("curves")), histories())
+
+
 def legend_of(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
@@ -78,12 +99,10 @@ def overlapping(texts, renderer):
     return [(a, b) for number, a in enumerate(boxes) for b in boxes[:number] if a.overlaps(b)]
 
 
-def test_both_files_are_written_and_reproducible(files, tmp_path):
+def test_both_files_are_written_and_reproducible(drawn_metrics, metrics_files, files):
+    first = {name: path.read_bytes() for name, path in metrics_files.items()}
     draw_metrics(files)
-    first = {name: path.read_bytes() for name, path in files.items()}
-    again = {name: tmp_path / "again" / path.name for name, path in files.items()}
-    draw_metrics(again)
-    assert {name: path.read_bytes() for name, path in again.items()} == first
+    assert {name: path.read_bytes() for name, path in files.items()} == first
     with Image.open(files["png"]) as image:
         assert round(image.info["dpi"][0]) == style.DPI and image.width > 800
     text = first["svg"].decode()
@@ -102,9 +121,8 @@ def test_metrics_show_every_method_and_view_once_per_metric(files):
     assert "Pretrained, concatenated" in legend_of(drawn)
 
 
-def test_one_seed_shows_folds_and_several_show_intervals(files):
-    drawn = draw_metrics(files)
-    assert "a single fold" in legend_of(drawn) and not drawn.axes[0].containers
+def test_one_seed_shows_folds_and_several_show_intervals(files, drawn_metrics):
+    assert "a single fold" in legend_of(drawn_metrics) and not drawn_metrics.axes[0].containers
     drawn = draw_metrics(files, seeds=3)
     assert "95 % interval over seeds" in legend_of(drawn) and "a single fold" not in legend_of(drawn)
     assert len(drawn.axes[0].containers) == len(LABELS) * len(VIEWS)
@@ -185,9 +203,9 @@ def test_the_mean_curve_ends_where_the_first_fold_stops(files):
     assert max(mean.get_xdata()) == 60
 
 
-def test_the_legend_explains_a_run_as_fold_or_fold_of_a_seed(files):
+def test_the_legend_explains_a_run_as_fold_or_fold_of_a_seed(files, drawn_curves):
+    assert "single run (one fold)" in legend_of(drawn_curves)
     frame = histories()
-    assert "single run (one fold)" in legend_of(draw_curves(files, frame))
     both = pd.concat([frame, frame.assign(seed=1)])
     assert "single run (one fold of one seed)" in legend_of(draw_curves(files, both))
 
@@ -245,11 +263,11 @@ def test_labels_are_moved_apart_as_little_as_possible():
     assert style.spread([], 2) == []
 
 
-def test_every_figure_has_the_same_width_so_that_letters_look_the_same(files):
+def test_every_figure_has_the_same_width_so_that_letters_look_the_same(files, drawn_metrics, drawn_curves):
     drawn = [
-        draw_metrics(files),
+        drawn_metrics,
         draw_metrics(files, metrics=["P@1"]),
-        draw_curves(files, histories()),
+        drawn_curves,
         recall.draw(summary(), labels=LABELS, views=VIEWS[:1], **files),
         style.note("Nothing to draw.", **files),
     ]
@@ -274,8 +292,8 @@ def test_a_view_without_values_has_no_legend_entry(files):
     assert len(square) == len(LABELS)
 
 
-def test_selected_checkpoints_are_in_the_legend_only_if_there_are_any(files):
-    assert "selected checkpoint" in legend_of(draw_curves(files, histories()))
+def test_selected_checkpoints_are_in_the_legend_only_if_there_are_any(files, drawn_curves):
+    assert "selected checkpoint" in legend_of(drawn_curves)
     assert "selected checkpoint" not in legend_of(draw_curves(files, histories(), chosen={}))
     assert legend_of(draw_curves(files, histories().query("fold == 0"), chosen={})) == ["run"]
 
