@@ -156,7 +156,7 @@ def label_lines(figure: Figure, axes: Sequence[Axes]) -> None:
                 line.get_label(), (x, y), (1.04, y), textcoords=place, arrowprops=arrow, va="center", fontsize=SMALL
             )
     # the layout needs the width of the labels, and the height of a label in data units depends on the layout
-    figure.draw_without_rendering()
+    figure.get_layout_engine().execute(figure)
     for axis in axes:
         gap = max((Text.get_window_extent(text).height for text in axis.texts), default=0)  # without its line
         wanted = [axis.transData.transform((0, text.xy[1]))[1] for text in axis.texts]
@@ -234,6 +234,7 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
 
     figure.set_figwidth(WIDTH)
     find_glyphs(figure)
+    _lay_out(figure)
     with atomic(png) as temporary:
         figure.savefig(temporary, format="png", dpi=DPI, metadata={"Software": None})
     with atomic(svg) as temporary:
@@ -242,6 +243,15 @@ def save(figure: Figure, png: str | Path, svg: str | Path) -> Figure:
             _add_values(temporary, _values(figure))
     plt.close(figure)
     return figure
+
+
+def _lay_out(figure: Figure) -> None:
+    """Place the axes once for both files: with a layout engine, matplotlib draws every file twice."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(DPI)  # text is measured in pixels
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def find_glyphs(figure: Figure) -> None:

@@ -14,7 +14,6 @@ from math import comb, factorial, isfinite, nan, prod, sqrt
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
-from scipy.stats import false_discovery_control
 
 # seed → the value of every fold, or a single value
 Values = Mapping[int, Sequence[float]]
@@ -162,7 +161,10 @@ def adjusted(p: Iterable[float]) -> np.ndarray:
     """The p-values adjusted by Benjamini and Hochberg over all that are numbers."""
     p = np.array(list(p), float)
     known = ~np.isnan(p)
-    p[known] = false_discovery_control(p[known]) if known.any() else p[known]
+    if known.any():
+        from scipy.stats import false_discovery_control  # takes a second to import
+
+        p[known] = false_discovery_control(p[known])
     return p
 
 

@@ -145,7 +145,7 @@ def _names(figure, axis: Axes, points: Sequence[Point], bold: set[int]) -> None:
         )
     # room for all names below one another; the layout needs their width, and their places need the layout
     figure.set_figheight(max(HEIGHT, 1.6 + 0.145 * len(points)))
-    figure.draw_without_rendering()
+    figure.get_layout_engine().execute(figure)
     gap = max(Text.get_window_extent(text).height for text in texts)
     wanted = [axis.transData.transform((1, text.xy[1]))[1] for text in texts]
     for text, middle in zip(texts, _inside(spread(wanted, gap), axis, gap), strict=True):
