@@ -136,7 +136,9 @@ class OnGPU(torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         """Compute operations where the GPU's modes are not active, such as in another thread."""
         tensors = _tensors((args, kwargs), [])
-        return next(tensor for tensor in tensors if isinstance(tensor, OnGPU)).gpu.compute(func, args, kwargs or {})
+        gpu = next(tensor for tensor in tensors if isinstance(tensor, OnGPU)).gpu
+        with torch._C.DisableTorchFunction():
+            return gpu.compute(func, args, kwargs or {})
 
     device = property(lambda self: DEVICE)
     is_cuda = property(lambda self: True)
@@ -321,7 +323,8 @@ class _Operations(TorchDispatchMode):
         # Most operations of a run load images on the host, where nothing is counted.
         if not types and kwargs.get("device") is None and not _is_pinning(func):
             return func(*args, **kwargs)
-        return self.gpu.compute(func, args, kwargs)
+        with torch._C.DisableTorchFunction():  # sizes and strides of tensors are read without _Functions
+            return self.gpu.compute(func, args, kwargs)
 
 
 class _Functions(TorchFunctionMode):

@@ -8,7 +8,7 @@ one, and the start: weights and pixels come from the recipe, batches and drawn n
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -364,11 +364,15 @@ def _roles(trajectory: Trajectory) -> dict[str, np.ndarray]:
     return {role: np.asarray(numbers, np.int64) for role, numbers in roles.items()}
 
 
+_images = lru_cache(maxsize=2)(recipe.images)
+"""The images of the last recipes: a replay asks for the same ones several times, and changes none."""
+
+
 def _data(trajectory: Trajectory) -> FoldData:
     data = trajectory.about["data"]
-    pixels, labels = recipe.images(data["n"], data["classes"], data["size"], TRAIN_SEED)
+    pixels, labels = _images(data["n"], data["classes"], data["size"], TRAIN_SEED)
     if data.get("n_test"):
-        other, classes = recipe.images(data["n_test"], data["classes_test"], data["size"], TEST_SEED)
+        other, classes = _images(data["n_test"], data["classes_test"], data["size"], TEST_SEED)
         pixels, labels = np.concatenate([pixels, other]), np.concatenate([labels, data["classes"] + classes])
     return FoldData(_Pixels(pixels), labels, _roles(trajectory))
 

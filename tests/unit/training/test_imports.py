@@ -34,14 +34,17 @@ TRAIN = """
     optimisers["head"].step()
     assert not torch.equal(net.weight, before)
 """
-# whether a module that has a file was loaded from there
+# whether a module that has a file was loaded from there; each file is looked for once per process
 REPORT = """
     from importlib.machinery import PathFinder
 
+    specs = globals().get("specs", {})
     for name, module in list(sys.modules.items()):
-        package, _, _ = name.rpartition(".")
-        path = getattr(sys.modules.get(package), "__path__", [] if package else None)
-        spec = PathFinder.find_spec(name, path)
+        if name not in specs:
+            package, _, _ = name.rpartition(".")
+            path = getattr(sys.modules.get(package), "__path__", [] if package else None)
+            specs[name] = PathFinder.find_spec(name, path)
+        spec = specs[name]
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
         print(name, "real" if spec is None or origin in (spec.origin, "frozen", "built-in") else "replaced")
 """
