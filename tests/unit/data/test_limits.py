@@ -33,7 +33,7 @@ LIMITS = {
     f"slowest transfer, measured over {BOUNDS.timeout} s": f"{BOUNDS.slowest:,} bytes per second",
     "time of the whole download": (f"{BOUNDS.grace // 3600} hour, plus its size at {size(BOUNDS.average)} per second"),
     "longest `Retry-After` that is obeyed": f"{BOUNDS.longest} s",
-    "bytes that are not part of the file (headers, interim answers, bodies of redirects)": size(NOISE),
+    "bytes that are not part of the file (headers, interim responses, bodies of redirects)": size(NOISE),
     "size, if neither the YAML nor the server gives it": size(download.LARGEST_UNKNOWN),
     "`npm pack`, `pip download`": f"{sources.PACKAGE_SECONDS} s",
     "unpacked size, in which links count as copies": (

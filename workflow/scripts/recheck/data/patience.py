@@ -8,7 +8,7 @@ from dataclasses import dataclass
 log = logging.getLogger("recheck")
 CHUNK = 1 << 20
 NOISE = 4 * CHUNK
-"""Maximum bytes from a server between two pieces of the file: headers, interim answers, bodies of redirects."""
+"""Maximum bytes from a server between two pieces of the file: headers, interim responses, bodies of redirects."""
 
 
 class SourceFailed(Exception):
