@@ -61,7 +61,7 @@ def test_speed_of_a_folder_that_works_and_of_one_that_does_not(monkeypatch, tmp_
     assert list(tmp_path.iterdir()) == []
     refused = disks.speed("speed", Path("/proc"))
     assert refused.state == "problem" and "cannot be written to /proc" in refused.text
-    assert refused.remedy.startswith("make /proc writable, or choose another folder: --config")
+    assert refused.remedy.startswith("make /proc writable, or choose other folders: --config")
 
     def full(file):
         raise OSError(errno.ENOSPC, "full")

@@ -151,7 +151,7 @@ def test_finished_runs_replace_the_assumed_speed_and_are_compared_with_it(finish
     assert re.search(r"\| Triplet +\| cub200 +\| +3 of 40 \| +200 \| +0\.017 \| +0\.0082 \| +2\.09 \| ", text)
     assert "The hours of 57 of 57 rows use the speed of finished runs instead: 1 the speed of their own runs, " in text
     assert "Runs on devices other than NVIDIA A100 40 GB are not compared" in text
-    assert "Runs that were copied from another study have no hours." in text
+    assert "Runs that were copied from another finished run have no hours." in text
     assert row_of(document, "cub200", "snr")["finished"] == 0
 
 

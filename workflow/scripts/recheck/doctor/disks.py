@@ -18,7 +18,9 @@ WRITTEN, IMAGE, READS = 32 << 20, 150_000, 100
 """Bytes of the file that is written, bytes of a packed image, and images that are read."""
 SLOW_WRITE, SLOW_READ = 30e6, 200
 """Lower speeds are noted: bytes written per second, and images read per second by one process."""
-OTHER_FOLDER = "choose another folder: --config 'pathvars={results: /scratch/me/results}'"
+OTHER_FOLDER = (
+    "choose other folders: --config 'pathvars={results: /scratch/me/results, resources: /scratch/me/resources}'"
+)
 FULL = f"free some space, or {OTHER_FOLDER}"
 
 

@@ -205,7 +205,7 @@ def _actual(document: Document) -> str:
             "them, set config 'gpu' to their device."
         )
     if any(row.get("actual", {}).get("reused") for row in document["rows"]):
-        notes.append("Runs that were copied from another study have no hours.")
+        notes.append("Runs that were copied from another finished run have no hours.")
     return _aligned([head, *body], texts=2) + "\n\n" + " ".join(notes)
 
 
@@ -227,8 +227,8 @@ def assumptions(document: Document) -> list[str]:
         "backward pass counts as two forward passes. Losses, miners, optimisers, nearest-neighbour search and "
         "clustering are not counted.",
         f"{kind} memory is a lower bound: 0.5 GiB for {started}, the batch, the weights, their gradients, two values "
-        "per weight for the optimiser, and all tensors that the forward pass keeps for the backward pass (with float16 "
-        "and bfloat16, half of them). Workspaces and fragmentation add to it.",
+        "per weight for the optimiser, and all tensors that the forward pass keeps for the backward pass (half as "
+        "large with float16 and bfloat16). Workspaces and fragmentation add to it.",
         "Loading images is not included."
         if kind == "CPU"
         else "Loading images is assumed to keep up with the GPU. Small networks and small batches use less of a GPU "
@@ -239,7 +239,7 @@ def assumptions(document: Document) -> list[str]:
         "'plain_pack_gb' is encoded, and is assumed to take 7 % of the size of its pixels if the protocol saves JPEGs, "
         "else 40 %.",
         "SLURM jobs: two per run (training, embedding), one per row and seed (metrics), and a few that prepare data.",
-        "A run that can be copied from another study's finished run is counted as if it were trained.",
+        "A run that can be copied from another finished run is counted as if it were trained.",
     ]
     if any(row["trials"] for row in rows):
         sentences.append(
@@ -280,8 +280,8 @@ def _speeds(rows: Sequence[Row], gpu: Mapping[str, Any]) -> str:
     of_rows = sum(row["speed_from"] == "row" for row in measured)
     replaced = f"The hours of {len(measured)} of {len(rows)} rows use the speed of finished runs instead"
     return (
-        f"{sentence} {replaced}: {of_rows} the speed of their own runs, the others the median of all runs. These "
-        f"speeds are {between(min(rates), max(rates))} TFLOP/s."
+        f"{sentence} {replaced}: {of_rows} the speed of their own runs, the others the median of all runs of the same "
+        f"precision. These speeds are {between(min(rates), max(rates))} TFLOP/s."
     )
 
 

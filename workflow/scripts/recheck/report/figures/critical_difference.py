@@ -149,7 +149,7 @@ class CriticalDifference(StudyFigure):
     name, title, place = "critical_difference", "Average ranks over datasets", 53
     caption = (
         "The rank of each method on each dataset (1 is the highest value), averaged over datasets. Methods joined by a "
-        "thick bar do not differ: their average ranks are at most the critical difference of Nemenyi's test (5 %) "
+        "thick bar are not separated: their average ranks are at most the critical difference of Nemenyi's test (5 %) "
         "apart. Methods without a value on every one of these datasets are not ranked."
     )
 

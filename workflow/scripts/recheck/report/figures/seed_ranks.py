@@ -27,7 +27,7 @@ class SeedRanks(Figure):
     name, title, place = "seed_ranks", "Average ranks over seeds", 54
     caption = (
         "The rank of each method on {dataset} with each seed (1 is the highest value), averaged over seeds. Methods "
-        "joined by a thick bar do not differ: their average ranks are at most the critical difference of Nemenyi's "
+        "joined by a thick bar are not separated: their average ranks are at most the critical difference of Nemenyi's "
         "test (5 %) apart. Seeds show how training varies on this dataset, not whether a method is better on others."
     )
     needs = ("evaluations",)

@@ -3,7 +3,8 @@
 /** The paired comparison of two rows on a metric, or the reason why there is none. */
 function compareRows(data, a, b, metric) {
   const cells = [cellOf(a, metric), cellOf(b, metric)];
-  if (cells.some((cell) => !cell || cell.mean === null)) return { reason: "the two rows were not both measured" };
+  if (cells.some((cell) => !cell || cell.mean === null))
+    return { reason: "at least one of the two rows was not measured" };
   const [first, second] = cells.map(valuesOfSeeds);
   const shared = [...first.keys()].filter((seed) => second.has(seed));
   const splits = [a, b].map((row) => {

@@ -34,7 +34,7 @@ def selected_values(study: str, datasets: Sequence[Inputs]) -> PlainTable:
                 lines = [_texts(inputs, row, search, parameter, chosen, ours) for parameter in search.space]
                 rows += [lines[0], *(_continued(line) for line in lines[1:])]
     head = ["Dataset", "Method", "Batch", "Setting", "Space", "On a bound", "Selected", "Trial", "Validation MAP@R"]
-    head += ["Ours on a bound", "Ours selected", "Our validation MAP@R"] if ours else []
+    head += ["Our value on a bound", "Our selected value", "Our validation MAP@R"] if ours else []
     return PlainTable(f"{study}-searches", "Selected values", _about(searches, ours), head, rows, records, words=6)
 
 
@@ -48,7 +48,7 @@ def _about(searches: Sequence[QuotedSearch], ours: bool) -> str:
         "later in the same search: a wider space may have better values.",
     ]
     if ours:
-        sentences.append("Ours: the search of this study, in the space defined in its file.")
+        sentences.append("“Our”: the search of this study, in the space defined in its file.")
     return " ".join(sentences)
 
 
@@ -185,7 +185,7 @@ def _about_effort(every: Sequence[QuotedSearch], own_columns: Sequence[str]) -> 
     close = f"{100 * CLOSE:g}"
     early = sum(search.needed <= 5 for search in every)
     sentences = [
-        f"Number of trials after which a search was within {close} points of validation MAP@R of its own best, easiest "
+        f"Number of trials until the validation MAP@R of a search was within {close} points of its own best, easiest "
         "method first. Each number is a single published search; the median is over all published searches of the "
         "method, on all datasets.",
         f"{early} of {len(every)} searches were already that close after the first five trials, which do not depend on "
