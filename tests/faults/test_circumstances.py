@@ -60,7 +60,7 @@ def pretend(tmp_path):
             RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that"),
             "add `--config workers=0`, or more memory",
         ),
-        (OSError("of a library"), "a file: of a library; check its disk and its permissions"),
+        (OSError("of a library"), "a file: of a library. Check its disk and its permissions"),
         (UserError("One sentence."), "One sentence."),
         (ValueError("x"), "Unexpected ValueError: x (this is a bug in Recheck; the traceback is in"),
     ],

@@ -106,7 +106,7 @@ def test_a_class_that_cannot_be_built(write, init, sentence):
 def test_a_missing_argument(write):
     name = write(LOSS.format(arguments="*a", body="pass").replace("forward(self, *a)", "__init__(self, alpha)"))
     sentence = (
-        rf"^The loss '{name}:Loss' needs the argument 'alpha'\. Add it to the settings of the loss in the study, or"
+        rf"^The loss '{name}:Loss' needs the argument 'alpha': add it to the settings of the loss in the study, or"
     )
     with pytest.raises(UserError, match=sentence):
         build_loss({"class": f"{name}:Loss"}, 3, 4)

@@ -100,7 +100,7 @@ def test_damaged_images_are_refused(tmp_path, images, kind):
     (folder / "pack.json").write_text(json.dumps(about | {"decoder": "Pillow 1.0"}))
     with pytest.raises(
         UserError,
-        match=r"packed with Pillow 1\.0, but Pillow .* decodes it to different pixels\. Install the pinned packages",
+        match=r"packed with Pillow 1\.0, but Pillow .* decodes it to different pixels: install the pinned packages",
     ):
         PackedImages(folder).image(last)
     (folder / "pack.json").write_text(json.dumps(about | {"encoding": "xyz"}))

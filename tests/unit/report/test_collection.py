@@ -66,7 +66,7 @@ def test_small_files_are_copied_and_the_orders_on_other_backbones_compared(tmp_p
 
 
 def test_studies_that_have_not_run_and_large_files_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"has no table\. Run 'snakemake --cores all grand' first"):
+    with pytest.raises(UserError, match=r"has no table: run `snakemake --cores all grand` first"):
         collect(tmp_path, "grand", [], tmp_path / "docs")
     finished(tmp_path, "grand", {"ms": 0.4})
     (tmp_path / "grand" / "figures" / "emoji_gallery.png").write_bytes(bytes(LARGEST + 1))

@@ -400,7 +400,7 @@ def test_a_head_can_take_the_number_of_training_classes(one_test_set, tmp_path):
     save_model(tmp_path / "m.safetensors", outcome.weights, spec, DATA, run.num_classes)
     again = load_model(tmp_path / "m.safetensors", spec, DATA, CPU)
     assert torch.equal(again.head.weight, outcome.weights["head.weight"])
-    with pytest.raises(UserError, match=r"^The head '.*OfClasses' needs the argument 'num_classes'\. Add it"):
+    with pytest.raises(UserError, match=r"^The head '.*OfClasses' needs the argument 'num_classes': add it"):
         EmbeddingModel(spec)
 
 

@@ -85,7 +85,7 @@ def check_writable(key: str, folder: str | Path, instead: str) -> None:
     existing = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise UserError(
-            f"{key}: {existing} is read-only or not a folder; make it writable, or choose another folder, "
+            f"{key}: {existing} is read-only or not a folder. Make it writable, or choose another folder, "
             f"e.g. {instead}."
         )
 

@@ -126,7 +126,7 @@ def _disk_message(error: OSError) -> str:
     name = error.filename or "a file"
     if isinstance(error, FileNotFoundError):
         return f"{name} has disappeared: run the same command again to recreate it."
-    return f"{name}: {error.strerror or error}; check its disk and its permissions, and run the same command again."
+    return f"{name}: {error.strerror or error}. Check its disk and its permissions, and run the same command again."
 
 
 def _where(wildcards: Any) -> str:

@@ -295,10 +295,11 @@ def _incomplete(what: str, name: str, cls: Any, missing: list[str]) -> str:
     if inspect.isfunction(cls):
         return f"{place_of(cls)}: the {what} '{name}' is a function. It must be a class (docs/extending.md)."
     listed = ", ".join(f"'{key}'" for key in missing)
+    them = "them" if len(missing) > 1 else "it"
     return (
-        f"The {what} '{name}' needs the argument{'s' if len(missing) > 1 else ''} {listed}. Add it to the settings of "
-        f"the {what} in the study{', or give it a default value' if OWN.fullmatch(name) else ''}."
-    ).replace("Add it", "Add them" if len(missing) > 1 else "Add it")
+        f"The {what} '{name}' needs the argument{'s' if len(missing) > 1 else ''} {listed}: add {them} to the settings "
+        f"of the {what} in the study{f', or give {them} a default value' if OWN.fullmatch(name) else ''}."
+    )
 
 
 def _accepted(cls: Any) -> set[str]:

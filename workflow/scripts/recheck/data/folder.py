@@ -71,7 +71,7 @@ def parse_csv(dataset: dict, downloads: Path, images: Path, workers: int = 1) ->
             raise UserError(f"{table} has no column '{column}', only {', '.join(index.columns)}: add it and run again.")
     empty = index.index[index["label"].str.strip() == ""]
     if len(empty):
-        raise UserError(f"{table}, line {empty[0] + 2}: the label is empty; add it and run again.")
+        raise UserError(f"{table}, line {empty[0] + 2}: the label is empty. Add it and run again.")
     outside = [path for path in index["path"] if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts]
     if outside:
         raise UserError(

@@ -204,7 +204,7 @@ class PackedImages:
             return self._changed(f"image {number}")
         return UserError(
             f"Image {number} of the packed images in {self.directory} was packed with {made}, but {here} "
-            "decodes it to different pixels. Install the pinned packages, or delete that folder and run again."
+            "decodes it to different pixels: install the pinned packages, or delete that folder and run again."
         )
 
     def __getstate__(self) -> dict:

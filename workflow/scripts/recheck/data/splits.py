@@ -190,7 +190,7 @@ def _with_validation(folds: list[Roles], images: Images, percent: int) -> list[R
         if first.all() or not first.any():
             raise UserError(
                 f"'train_percent' ({percent}) must leave classes for training and for validation, but {len(classes)} "
-                f"training classes give {len(classes) * percent // 100} for training. Change it, or use more classes."
+                f"training classes give {len(classes) * percent // 100} for training: change it, or use more classes."
             )
         others = {role: members for role, members in fold.items() if role != "train"}
         new_folds.append({"train": fold["train"][first], "val": fold["train"][~first], **others})

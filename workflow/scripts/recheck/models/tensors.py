@@ -143,8 +143,8 @@ def _kind(tensor: torch.Tensor) -> str:
 
 def _both(what: str, name: str) -> UserError:
     return UserError(
-        f"{what} contain both '{PREFIX}{shown(name)}' and '{shown(name)}', so it is unclear which tensor to use. "
-        "Remove one of them."
+        f"{what} contain both '{PREFIX}{shown(name)}' and '{shown(name)}', so it is unclear which tensor to use: "
+        "remove one of them."
     )
 
 

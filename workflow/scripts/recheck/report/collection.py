@@ -40,7 +40,7 @@ def collect(results: Path, study: str, others: Sequence[str], target: Path) -> l
 def _of_datasets(results: Path, study: str, target: Path) -> list[Path]:
     table_files = sorted((results / study).glob("*/table.json"))
     if not table_files:
-        raise UserError(f"{results / study} has no table. Run 'snakemake --cores all {study}' first.")
+        raise UserError(f"{results / study} has no table: run `snakemake --cores all {study}` first.")
     return [path for table in table_files for path in _copied(table.parent, target / table.parent.name, OF_DATASET)]
 
 

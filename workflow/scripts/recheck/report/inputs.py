@@ -204,7 +204,7 @@ class Inputs:
         names = [name for name in (self.facts["reference"], self.best) if name in files]
         if not names:
             raise UserError(
-                f"No embeddings found for dataset '{self.facts['dataset']}'. Evaluate a method of study "
+                f"No embeddings found for dataset '{self.facts['dataset']}': evaluate a method of study "
                 f"'{self.facts['study']}' first."
             )
         return {name: files[name] for name in names}

@@ -70,7 +70,7 @@ def finished_trials(path: str | Path, records: Iterable[str | Path], objective: 
     for proposal in _field(path, "proposed"):
         of_folds = folds.get(proposal["trial"], {})
         if not of_folds:
-            raise UserError(f"No fold of trial {proposal['trial']} of {path} has been trained. Run again.")
+            raise UserError(f"No fold of trial {proposal['trial']} of {path} has been trained: run again.")
         measured.append(
             _measured(proposal["trial"], number, proposal["values"], [of_folds[f] for f in sorted(of_folds)], objective)
         )
