@@ -39,7 +39,7 @@ def test_parallel_runs_use_different_gpus(fresh, monkeypatch, tmp_path):
     assert re.search(r"Provided resources: gpu=\D*2\b", output), "as many runs at once as GPUs, without any option"
     (first, record), (second, _) = run(fresh, 0), run(fresh, 1)
     assert {re.search(r"Using GPU (\S+),", log)[1] for log in (first, second)} == {"GPU-aa", "GPU-bb"}
-    assert "is waiting for one" not in first + second
+    assert "is waiting and keeps its cores" not in first + second
     assert record["threads"] == 2, "cores are shared so that no GPU is idle"
 
 

@@ -222,7 +222,7 @@ def test_the_same_without_faiss(monkeypatch, n):
         ),
         (
             {"gallery": np.zeros((2, 2)), "gallery_labels": [5, 6]},
-            "None of the 4 images has an image of its class in the gallery of 2 images",
+            "None of the 4 queries has an image of its class in the gallery of 2 images",
         ),
         ({"device": "tpu"}, "Unknown device 'tpu'; .*Known: cpu, cuda, mps"),
         ({"metrics": None}, "'metrics' must be a list of names, such as .*, found None"),

@@ -169,7 +169,7 @@ ZIP = [
 ]
 
 
-def refused(tmp_path, archive, member, why, advice="delete it and get it from a source you trust"):
+def refused(tmp_path, archive, member, why, advice="delete the archive and get it from a source you trust"):
     """The message names archive and member, and only the archive is left."""
     with pytest.raises(UserError) as raised:
         extract(tmp_path, archive)

@@ -421,7 +421,10 @@ def test_the_distribution_with_files_present_is_used(tmp_path):
         (FORMS + "distribution: devkid\n", "unknown distribution 'devkid'; did you mean 'devkit'?"),
         (FORMS.replace("car_devkit.tgz, size: 7", "cars_train.tgz, size: 12"), "file 'cars_train.tgz' is listed twice"),
         (FORMS.replace("car_devkit.tgz, ", "car_ims.tgz, "), "'car_ims.tgz' must be described identically in all"),
-        (FORMS.replace("size: 7, ", ""), "'car_devkit.tgz' has no 'sha256', 'md5' or 'size' to verify it; add"),
+        (
+            FORMS.replace("size: 7, ", ""),
+            "'car_devkit.tgz' has no 'sha256', 'md5', 'git_blob' or 'size' to verify it. Add",
+        ),
         (FORMS.replace("size: 7", "extract: ../x"), "'distributions.devkit.files.1.extract'"),
         (FORMS.replace("{manual: x}", "{manul: x}"), "files.1.from.0'; did you mean 'manual'?"),
         (FORMS.replace("{manual: x}", "{huggingface: a/b}"), "'file' is a dependency of 'huggingface'"),

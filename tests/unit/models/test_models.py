@@ -163,7 +163,8 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, keep):
         ({"name": "timm/test_resnet", "weights": "no/such.pth"}, "no/such.pth' do not exist"),
         (
             {"name": "timm/test_resnet", "weights": "imagenette"},
-            "must be 'imagenet', 'none' or a .safetensors, .pth or .pt file, found 'imagenette'",
+            r"must be 'imagenet', 'pretrained' \(only for timm/<model>\), 'none' or a .safetensors, .pth or .pt file, "
+            "found 'imagenette'",
         ),
         (
             {"name": "bn_inception", "weights": "imagenet"},

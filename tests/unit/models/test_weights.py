@@ -174,7 +174,7 @@ def test_a_users_entry(tmp_path):
         ({"files": []}, "'files'"),
         ({"file": {"urls": "x"}}, "unknown key 'urls' in 'files.0'"),
         ({"file": {"sha256": None, "size": 3}}, "file 'mine.pth' must have 'sha256' and must not have 'extract'"),
-        ({"file": {"sha256": None}}, "has no 'sha256', 'md5' or 'size' to verify it"),
+        ({"file": {"sha256": None}}, "has no 'sha256', 'md5', 'git_blob' or 'size' to verify it"),
         ({"file": {"extract": "."}}, "must have 'sha256' and must not have 'extract'"),
         (
             {"file": {"path": "mine.tar"}},
@@ -182,7 +182,7 @@ def test_a_users_entry(tmp_path):
         ),
         (
             {"weights": "other"},
-            "already describes these weights of this backbone, or this file; remove one of the two descriptions",
+            "already describes these weights of this backbone, or this file. Remove one of the two descriptions",
         ),
     ],
 )

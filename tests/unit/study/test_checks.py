@@ -19,7 +19,7 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
         (
             "evaluation:\n",
             "evaluation:\n    curvature: 0.1\n",
-            "'evaluation.curvature' cannot be combined with 'reduction'. Remove one of them.",
+            "'evaluation.curvature' cannot be combined with 'reduction'. Use one or the other.",
         ),
         ("seeds: [0]", "sedes: [0]", "unknown key 'sedes'; did you mean 'seeds'?"),
         ("seeds: [0]", "seeds: [zero]", "'seeds.0' must be a whole number, found 'zero'"),

@@ -319,7 +319,7 @@ def _device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"Unknown device '{name}': use 'cpu' or 'cuda'.") from None
+        raise UserError(f"Unknown device '{name}': use 'cpu', 'cuda' or 'mps'.") from None
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise UserError(f"Device '{name}' needs a GPU, but PyTorch sees none: use 'cpu'.")

@@ -129,7 +129,9 @@ class _Writer:
         self.members = self.files = self.bytes = self.names = 0
         self.links: list[tuple[str, str, str]] = []
 
-    def refuse(self, name: str, why: str, advice: str = "delete it and get it from a source you trust") -> NoReturn:
+    def refuse(
+        self, name: str, why: str, advice: str = "delete the archive and get it from a source you trust"
+    ) -> NoReturn:
         shown = name if len(name) <= 200 else f"{name[:200]}…"
         raise UserError(f"{self.archive} was not unpacked, because its member {shown!r} {why}: {advice}.")
 
@@ -199,7 +201,7 @@ class _Writer:
             self.refuse(
                 name,
                 f"would exceed the limit of {self.most:,} unpacked bytes ({self.archive.stat().st_size:,} packed)",
-                "delete it, or raise `unpacked_size` in the dataset's YAML if you trust the archive",
+                "delete the archive, or raise `unpacked_size` in the dataset's YAML if you trust it",
             )
 
     def file(self, name: str, size: int, content: IO[bytes]) -> None:

@@ -169,14 +169,14 @@ def _check_files(description: dict[str, Any], source: str | Path) -> None:
     for files in [common, *(common + form["files"] for form in forms.values())]:
         paths = [entry["path"] for entry in files]
         if twice := [path for path in paths if paths.count(path) > 1]:
-            raise UserError(f"{source}: file '{twice[0]}' is listed twice; remove one of the entries.")
+            raise UserError(f"{source}: file '{twice[0]}' is listed twice. Remove one of the entries.")
     lists = description.get("split_lists", {}).values()
     entries = [*common, *(entry for form in forms.values() for entry in form["files"]), *lists]
     for entry in entries:
         if not any(entry.get(key) for key in ("size", "sha256", "md5", "git_blob", "unverified")):
             raise UserError(
-                f"{source}: file '{entry['path']}' has no 'sha256', 'md5' or 'size' to verify it; "
-                "add one, or 'unverified: true' if none is known."
+                f"{source}: file '{entry['path']}' has no 'sha256', 'md5', 'git_blob' or 'size' to verify it. "
+                "Add one, or 'unverified: true' if none is known."
             )
         if entry != next(other for other in entries if other["path"] == entry["path"]):
             raise UserError(f"{source}: file '{entry['path']}' must be described identically in all distributions.")
@@ -251,7 +251,7 @@ def load_weights(paths: Mapping[str, Path]) -> Weights:
         for other, known in loaded.items():
             if other == key or known.entry["path"] == entry["path"]:
                 raise UserError(
-                    f"{path}: {known.path} already describes these weights of this backbone, or this file; remove "
+                    f"{path}: {known.path} already describes these weights of this backbone, or this file. Remove "
                     "one of the two descriptions."
                 )
         loaded[key] = WeightsFile(entry, path)

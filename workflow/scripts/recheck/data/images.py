@@ -58,7 +58,7 @@ def check_narrow(height: int, width: int, resize: Resize) -> None:
     if resize and "shorter" in resize and new_height * new_width > 2 * Image.MAX_IMAGE_PIXELS:
         raise ValueError(
             f"its {width:,} × {height:,} pixels would become {new_width:,} × {new_height:,}, more than {_most()}: "
-            "crop it to a less narrow image"
+            "crop its longer side"
         )
 
 

@@ -103,8 +103,8 @@ def _retrieval(
     queries = np.flatnonzero(relevant > 0)
     if not len(queries) and not queries_in_gallery:
         raise UserError(
-            f"None of the {len(labels)} images has an image of its class in the gallery of {len(places)} images: the "
-            "labels of both must name the same classes."
+            f"None of the {len(labels)} queries has an image of its class in the gallery of {len(places)} images: "
+            "queries and gallery must use the same class labels."
         )
     if not len(queries):
         raise UserError(

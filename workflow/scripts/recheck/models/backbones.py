@@ -108,9 +108,10 @@ def replace_pooling(backbone: Backbone, spec: dict[str, Any], name: str) -> None
         None,
     )
     if attribute is None or name.startswith("timm/"):
+        supported = [known for known in NAMED if known not in UNICOM]  # transformers have no submodule 'pooling'
         raise UserError(
-            f"'model.pooling' cannot replace the pooling of backbone '{name}'. It works for {', '.join(NAMED)} and for "
-            "your own networks with a submodule 'pooling'. Remove the key."
+            f"'model.pooling' cannot replace the pooling of backbone '{name}'. It works for {', '.join(supported)} and "
+            "for your own networks with a submodule 'pooling'. Remove the key."
         )
     setattr(backbone.network, attribute, pooling.build_pooling(spec))
 
@@ -119,7 +120,8 @@ def _load_file(network: nn.Module, path: Path, expected: str | None, convert: bo
     what = "Backbone weights"
     if path.suffix not in WEIGHTS_SUFFIXES:
         raise UserError(
-            f"'weights' of a backbone must be 'imagenet', 'none' or a .safetensors, .pth or .pt file, found '{path}'."
+            "'weights' of a backbone must be 'imagenet', 'pretrained' (only for timm/<model>), 'none' or a "
+            f".safetensors, .pth or .pt file, found '{path}'."
         )
     if expected is not None and path.is_file():
         check_hash(path, expected, "it is not the file that config/weights describes; delete it and run again")

@@ -345,4 +345,6 @@ def _check_curvature(views: Sequence[str], run: Run, source: str) -> None:
     }
     for obstacle, present in obstacles.items():
         if present:
-            raise UserError(f"{source}: 'evaluation.curvature' cannot be combined with {obstacle}. Remove one of them.")
+            raise UserError(
+                f"{source}: 'evaluation.curvature' cannot be combined with {obstacle}. Use one or the other."
+            )

@@ -150,7 +150,7 @@ def _check_objective(run: Run, source: str) -> None:
     if metric not in seen[role]:
         raise UserError(
             f"{source}: 'tuning.objective.metric' is '{metric}', which 'selection' does not compute; "
-            f"{nearest(metric, seen[role])}. Add it to 'selection.also'."
+            f"{nearest(metric, seen[role])}. Add the metric to 'selection.also'."
         )
 
 

@@ -134,9 +134,13 @@ def take_gpu(job: str, share: int = 1) -> str | None:
             reminded = now
             places = len(gpus) * share
             log.warning(
-                "All %s are taken (%s). '%s' is waiting for one and keeps its cores; with `--resources gpu=%d` "
+                "%s taken (%s). '%s' is waiting and keeps its cores; with `--resources gpu=%d` "
                 "Snakemake starts at most one job per %s.",
-                f"{len(gpus)} GPUs" if share == 1 else f"{places} places on {len(gpus)} GPU(s)",
+                "The only GPU is"
+                if places == 1
+                else f"All {len(gpus)} GPUs are"
+                if share == 1
+                else f"All {places} places on {len(gpus)} GPU(s) are",
                 "; ".join(holder for gpu in gpus for holder in _holders(gpu)) or "by other jobs",
                 job,
                 places,

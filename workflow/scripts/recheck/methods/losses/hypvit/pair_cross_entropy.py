@@ -43,6 +43,6 @@ class PairCrossEntropyLoss(nn.Module):
         if not whole:
             raise UserError(
                 f"The loss 'PairCrossEntropyLoss' needs batches of two or more different classes with {self.per_class} "
-                f"consecutive images each: use 'sampler: {{class: MPerClass, per_class: {self.per_class}}}' with a "
-                "'length' of one batch."
+                f"consecutive images each: use 'sampler: {{class: MPerClass, per_class: {self.per_class}}}' with "
+                "'length' equal to 'batch'."
             )
