@@ -228,14 +228,14 @@ class Model:
                 f"'count', the number of nearest images, must be a whole number of at least 1, found {count!r}."
             )
         queries, images = list(queries), list(images)
-        asked, asking = self._embed_each(queries, skipped_query)
+        query_embeddings, readable_queries = self._embed_each(queries, skipped_query)
         index, readable = self._embed_each(images, skipped)
         matches: list[list[Match]] = [[] for _ in queries]
-        if not readable or not asking:
+        if not readable or not readable_queries:
             return matches
-        places, distances = neighbours(asked, index, np.arange(len(readable)), count)
+        places, distances = neighbours(query_embeddings, index, np.arange(len(readable)), count)
         accepted = np.full(places.shape, None) if limit is None else is_accepted(distances, limit)
-        for query, *row in zip(asking, places, distances, accepted.tolist(), strict=True):
+        for query, *row in zip(readable_queries, places, distances, accepted.tolist(), strict=True):
             matches[query] = [
                 Match(images[readable[place]], float(distance), near)
                 for place, distance, near in zip(*row, strict=True)

@@ -179,7 +179,7 @@ class _Download:
         return total
 
     def _most(self, total: int | None, offset: int) -> int:
-        """The maximum number of bytes to accept: the known size, else LARGEST_UNKNOWN or what fits on the disk."""
+        """The maximum number of bytes: the known or announced size, else LARGEST_UNKNOWN or what fits on the disk."""
         if self.size is not None:
             check_space(self.size - offset, self.part, f"Downloading {self.name}")
             return self.size

@@ -45,7 +45,10 @@ def encode(path: str | Path, resize: Resize, reading: Reading) -> tuple[bytes, n
 
 
 def lossless(image: Image.Image) -> bytes:
-    """The WebP file of an image. Higher methods save a tenth of the bytes, and take ten times as long to encode."""
+    """An image as a lossless WebP file, or as a PNG file if a side is too long for WebP.
+
+    Higher methods of WebP save a tenth of the bytes, and take ten times as long to encode.
+    """
     buffer = io.BytesIO()
     if max(image.size) > LONGEST_WEBP:
         image.save(buffer, "PNG", compress_level=1)

@@ -76,7 +76,7 @@ def _gdown(identifier: str, target: Path, name: str, size: int | None, watch: Wa
 
 
 class _Alarm:
-    """Cancels gdown, which would follow a confirmation page that leads to itself, or wait for single bytes, for ever.
+    """Cancels gdown if it follows a confirmation page that leads to itself, or waits for single bytes, without end.
 
     gdown reports at least every CHUNK bytes, so the next report may take as long as CHUNK bytes at the slowest speed.
     """

@@ -94,7 +94,7 @@ def read_labels(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """The labels and super-labels of an index, not checked again: its hash shows that it was checked when made."""
     with Path(path).open(encoding="utf-8", newline="") as file:
         rows = [(int(row["label"]), row["super_label"]) for row in csv.DictReader(file)]
-    return np.array([label for label, _ in rows], np.int64), np.array([above for _, above in rows], str)
+    return np.array([label for label, _ in rows], np.int64), np.array([super_label for _, super_label in rows], str)
 
 
 def check(table: pd.DataFrame, expected: dict, name: str | Path, remedy: str = REMEDY) -> dict[str, int]:

@@ -31,7 +31,7 @@ def fetch_lists(
 ) -> dict[str, Any]:
     """Get the lists of all roles into ``folder`` and return the content of ``lists.json``.
 
-    Without them a dataset is still complete, so a list that no source has is recorded, but is no error.
+    Without them a dataset is still complete, so a list that no source has is recorded, but is not an error.
     """
     try:
         for file in lists.values():

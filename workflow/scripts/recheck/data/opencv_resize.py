@@ -46,7 +46,10 @@ def _nearest(before: int, after: int) -> Taps:
 
 
 def _left(before: int, after: int) -> np.ndarray:
-    """For every target pixel the source pixel at its left edge; the reciprocal decides where the edges coincide."""
+    """For every target pixel the source pixel at its left edge.
+
+    Where edges coincide, the rounding of ``1 / (after / before)`` decides between two pixels, as in OpenCV.
+    """
     return np.floor(np.arange(after) * (1 / (after / before))).astype(np.int64)
 
 
@@ -80,7 +83,7 @@ def _lanczos(before: int, after: int) -> Taps:
 
 
 def _area(before: int, after: int) -> Taps:
-    """The mean of the source pixels that a target pixel covers, in part or as a whole."""
+    """The mean of the source pixels that a target pixel covers, partly or completely."""
     scale = before / after
     start = np.arange(after)[:, None] * scale
     sources = np.floor(start).astype(np.int64) + np.arange(math.ceil(scale) + 1)
@@ -89,7 +92,7 @@ def _area(before: int, after: int) -> Taps:
 
 
 def _enlarged_area(before: int, after: int) -> Taps:
-    """The method ``area`` of images that do not shrink in both directions: a narrow ramp between two pixels."""
+    """The method ``area`` for images that grow in at least one direction: a narrow ramp between two pixels."""
     left = _left(before, after)
     beyond = (np.arange(1, after + 1) - (left + 1) * (after / before)).astype(np.float32)  # 1 - 1e-14 counts as 1
     beyond = np.where(beyond <= 0, 0, beyond - np.floor(beyond))

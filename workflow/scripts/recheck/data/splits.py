@@ -370,7 +370,7 @@ PAIRED_IMAGES = 20_000
 
 
 def paired_training_images(fold: Roles, labels: np.ndarray) -> np.ndarray:
-    """The training images for the distribution of pair distances: all, or a subset of whole classes if many."""
+    """Training images for the distribution of pair distances: all, or a subset of whole classes if there are many."""
     train = np.asarray(fold["train"], np.int64)
     return train[spread_classes(labels[train], PAIRED_IMAGES)]
 

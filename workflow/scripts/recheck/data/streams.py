@@ -21,9 +21,9 @@ class Decompressor(Protocol):
 
 
 class Decompressed(io.RawIOBase):
-    """Several compressed streams, one after the other. It never decompresses more than it is asked for.
+    """The content of several compressed streams, one after the other; it decompresses only what is read.
 
-    lzma.open does not limit the dictionary, and zipfile does not limit the output of 4 KB of a bzip2 or LZMA member.
+    lzma.open does not limit the dictionary, and zipfile does not limit what 4 KB of a bzip2 or LZMA member unpack to.
     """
 
     def __init__(self, source: IO[bytes], start: Callable[[], Decompressor]):

@@ -117,7 +117,7 @@ class RandomCrop:
 
     def __call__(self, pixels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         pixels = _padded(pixels, self.size)
-        top, left = (_below(side - self.size, generator) for side in pixels.shape[-2:])
+        top, left = (_up_to(side - self.size, generator) for side in pixels.shape[-2:])
         return pixels[:, top : top + self.size, left : left + self.size]
 
 
@@ -150,7 +150,7 @@ class RandomResizedCrop:
             shape = math.exp(_uniform(*log_ratio, generator))
             w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
             if 0 < w <= width and 0 < h <= height:
-                return _below(height - h, generator), _below(width - w, generator), h, w
+                return _up_to(height - h, generator), _up_to(width - w, generator), h, w
         h, w = height, width
         if width / height < self.ratio[0]:
             h = round(width / self.ratio[0])
@@ -163,7 +163,7 @@ class RandomResizedCrop:
         crop = pixels[:, top : top + height, left : left + width]
         mode = self.interpolation
         if mode == "random":
-            mode = ANY_OF[_below(len(ANY_OF) - 1, generator)]
+            mode = ANY_OF[_up_to(len(ANY_OF) - 1, generator)]
         return _resized(crop, self.size, mode, self.resampling)
 
 
@@ -241,7 +241,7 @@ def build(spec: list[dict], own_code: bool = True) -> Transform:
 
 
 def padding_notes(transforms: dict[str, Any], shapes: np.ndarray) -> list[str]:
-    """One sentence for training and one for evaluation if images are smaller than the first crop.
+    """One sentence each for training and evaluation, if the first step is a crop larger than some images.
 
     ``transforms`` has the steps of both, and ``shapes`` height and width of each image.
     """
@@ -316,7 +316,7 @@ def _uniform(low: float, high: float, generator: torch.Generator) -> float:
     return low + (high - low) * torch.rand((), generator=generator, dtype=torch.float64).item()
 
 
-def _below(most: int, generator: torch.Generator) -> int:
+def _up_to(most: int, generator: torch.Generator) -> int:
     """A whole number from 0 to ``most``."""
     return int(torch.randint(0, most + 1, (), generator=generator))
 

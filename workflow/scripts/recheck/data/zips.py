@@ -99,7 +99,7 @@ def _lzma(packed: IO[bytes]):
 
 
 class _Checked:
-    """A stream that must have the declared length and, unless zipfile compares it, the declared checksum."""
+    """A stream that must have the declared length and, unless zipfile checks it, the declared checksum."""
 
     def __init__(self, stream: IO[bytes], member: zipfile.ZipInfo, crc: int | None):
         self.stream, self.member, self.crc = stream, member, crc

@@ -32,7 +32,7 @@ def hosts(files: Iterable[Path]) -> dict[str, str]:
         elif "huggingface" in source:
             addresses["Hugging Face"] = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/") + "/"
         elif "npm" in source:
-            addresses["npm"] = ""  # asked only once, by `answers`
+            addresses["npm"] = ""  # looked up by `_ask`, in a thread
     return dict(sorted(addresses.items(), key=lambda item: item[0].lower()))
 
 

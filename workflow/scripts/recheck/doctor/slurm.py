@@ -114,7 +114,7 @@ def _read(listed: str) -> tuple[dict[str, Partition], str | None]:
 
 
 def _minutes(limit: str) -> float:
-    """``1-12:00:00``, ``30:00`` (minutes and seconds) or ``infinite``."""
+    """The minutes of a limit such as ``1-12:00:00``, ``30:00`` (minutes and seconds) or ``infinite``."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if not match:
         return float("inf")

@@ -53,8 +53,8 @@ def evaluate(
     distance in the Poincaré ball.
     """
     check_metrics(metrics)
-    labels, places = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
-    for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, places)):
+    labels, gallery_labels = np.asarray(labels), np.asarray(labels if gallery is None else gallery_labels)
+    for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, gallery_labels)):
         if names.shape != (len(rows),):
             raise UserError(f"Each of the {len(rows)} embeddings needs one label, found labels of shape {names.shape}.")
     by_users = [name for name in metrics if OWN.fullmatch(name)]
@@ -65,11 +65,11 @@ def evaluate(
         queries_in_gallery = gallery is None or includes_queries
         searched = embeddings if gallery is None else gallery
         values |= _retrieval(
-            embeddings, labels, by_neighbours, searched, places, queries_in_gallery, device, block, curvature
+            embeddings, labels, by_neighbours, searched, gallery_labels, queries_in_gallery, device, block, curvature
         )
     if by_clusters:
         values |= clustering.evaluate(embeddings, labels, by_clusters, seed, clusters)
-    of_gallery = () if gallery is None else (gallery, places)
+    of_gallery = () if gallery is None else (gallery, gallery_labels)
     values |= {name: _users(name, embeddings, labels, *of_gallery) for name in by_users}
     return {name: values[name] for name in metrics}
 
@@ -89,21 +89,21 @@ def _retrieval(
     labels: np.ndarray,
     metrics: Sequence[str],
     gallery: np.ndarray,
-    places: np.ndarray,
+    gallery_labels: np.ndarray,
     queries_in_gallery: bool,
     device: str,
     block: int,
     curvature: float | None,
 ) -> dict[str, float]:
     """Metrics of queries that search a gallery; the queries may be its first rows (``queries_in_gallery``)."""
-    _, codes = np.unique(np.concatenate((labels, places)), return_inverse=True)
-    labels, places = codes[: len(labels)], codes[len(labels) :]
-    sizes = np.bincount(places, minlength=codes.max(initial=0) + 1)
+    _, codes = np.unique(np.concatenate((labels, gallery_labels)), return_inverse=True)
+    labels, gallery_labels = codes[: len(labels)], codes[len(labels) :]
+    sizes = np.bincount(gallery_labels, minlength=codes.max(initial=0) + 1)
     relevant = sizes[labels] - queries_in_gallery
     queries = np.flatnonzero(relevant > 0)
     if not len(queries) and not queries_in_gallery:
         raise UserError(
-            f"None of the {len(labels)} queries has an image of its class in the gallery of {len(places)} images: "
+            f"None of the {len(labels)} queries has an image of its class in the gallery of {len(gallery)} images: "
             "queries and gallery must use the same class labels."
         )
     if not len(queries):
@@ -119,7 +119,7 @@ def _retrieval(
 
     search = searching(gallery, device, curvature)
     embeddings = np.asarray(embeddings)
-    members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
+    members = np.split(np.argsort(gallery_labels, kind="stable"), np.cumsum(sizes)[:-1])
     values = {name: np.empty(len(queries)) for name in metrics}
     usual = _usual(depth[queries])
     if queries_in_gallery and nearest_only and len(queries) > len(gallery) / 2:
@@ -128,8 +128,10 @@ def _retrieval(
         rows = queries[chunk]
         query_rows = rows if queries_in_gallery else None
         if nearest_only:
-            asking = None if queries_in_gallery else embeddings[rows]
-            hits = search.hits(asking, labels[rows], places, int(depth[rows].max()), query_rows, block)
+            query_embeddings = None if queries_in_gallery else embeddings[rows]
+            hits = search.hits(
+                query_embeddings, labels[rows], gallery_labels, int(depth[rows].max()), query_rows, block
+            )
             for name in nearest_only:
                 values[name][chunk] = _values(name, hits, relevant[rows])
         if WHOLE in values:

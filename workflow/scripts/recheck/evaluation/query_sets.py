@@ -63,12 +63,12 @@ def query_sets(
     """Both query sets, from raw outputs by role, the images of each role, and the labels of all images."""
     if missing := [role for role in (INDEX, *QUERY_VIEWS) if role not in embeddings or role not in split]:
         raise UserError(f"Found no embeddings of '{missing[0]}': use the split scheme 'seen_unseen'.")
-    index, places = normalise(embeddings[INDEX]), labels[split[INDEX]]
+    index, index_labels = normalise(embeddings[INDEX]), labels[split[INDEX]]
     depth = min(max([1, *_depths(metrics)]), len(index))
     sets = {}
     for name in QUERY_VIEWS:
         wanted = labels[split[name]]
-        closest = neighbours(normalise(embeddings[name]), index, places, depth, device)
+        closest = neighbours(normalise(embeddings[name]), index, index_labels, depth, device)
         sets[name] = QuerySet(wanted, closest, calibrate(wanted, closest, maths))
     return sets
 

@@ -69,7 +69,7 @@ class Search:
         query_rows: np.ndarray | None = None,
         block: int = BLOCK,
     ) -> np.ndarray:
-        """Whether each of the k nearest rows has the label ``wanted`` by its query: ``labels[nearest] == wanted``.
+        """Whether each of the k nearest rows has its query's ``wanted`` label: ``labels[nearest] == wanted``.
 
         This is faster than ``nearest``, because a group of rows that are all right or all wrong need not be ordered.
         """

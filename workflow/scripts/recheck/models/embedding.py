@@ -189,15 +189,15 @@ def load_models(
     path: str | Path, spec: dict[str, Any], data: dict[str, str], device: torch.device
 ) -> Iterator[tuple[str, EmbeddingModel]]:
     """Yield the run's model with prefix "", then the model that is best on the test set, if any, with its prefix."""
-    made, weights = _read(path)
-    if fingerprint(made.get("model")) != fingerprint(spec):
+    about, weights = _read(path)
+    if fingerprint(about.get("model")) != fingerprint(spec):
         raise UserError(f"{path} was trained with different 'model' settings: delete it and run again.")
-    if made.get("data") != data:
+    if about.get("data") != data:
         raise UserError(f"{path} was trained on a different split or on different images: delete it and run again.")
     best = {name.removeprefix(BEST): tensor for name, tensor in weights.items() if name.startswith(BEST)}
     for prefix, checkpoint in (("", network_weights(weights)), (BEST, network_weights(best))):
         if checkpoint or not prefix:
-            model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
+            model = EmbeddingModel(spec, load_weights=False, num_classes=about.get("num_classes"))
             fit(model, checkpoint, f"The weights in {path}", ignored=(), remedy="delete the file and run again")
             yield prefix, model.to(device).eval()
 
@@ -208,8 +208,8 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
     The file may come from anyone, and a stored ``module:name`` would import and call arbitrary code. Such a file is
     refused unless ``own_code`` declares it trusted.
     """
-    made, weights = _read(path)
-    spec = made.get("model") if isinstance(made, dict) else None
+    about, weights = _read(path)
+    spec = about.get("model") if isinstance(about, dict) else None
     if not isinstance(spec, dict) or not all(isinstance(spec.get(key), dict) for key in ("backbone", "head")):
         raise UserError(
             f"{path} is not a model trained by Recheck, because it does not describe its network: use the "
@@ -224,8 +224,8 @@ def load_any(path: str | Path, device: torch.device, own_code: bool = False) -> 
     kept = network_weights(weights)
     try:
         if not own_code:
-            _check_size(spec, made.get("num_classes"), kept)
-        model = EmbeddingModel(spec, load_weights=False, num_classes=made.get("num_classes"))
+            _check_size(spec, about.get("num_classes"), kept)
+        model = EmbeddingModel(spec, load_weights=False, num_classes=about.get("num_classes"))
     except (UserError, AttributeError, ArithmeticError, KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0][:LONGEST].rstrip(".")
         raise UserError(f"{path} describes a network that cannot be built ({reason}); {remedy}.") from error
@@ -252,8 +252,8 @@ def _read(path: str | Path) -> tuple[Any, dict[str, torch.Tensor]]:
     seal.check(path)
     try:
         with safe_open(path, framework="pt") as file:
-            made = json.loads((file.metadata() or {}).get("recheck", "{}"))
-            return made, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            about = json.loads((file.metadata() or {}).get("recheck", "{}"))
+            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): delete it and run again to retrain it.") from error
 

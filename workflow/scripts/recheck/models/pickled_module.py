@@ -65,17 +65,17 @@ def state_dict(module: Thing) -> dict[str, Stored]:
 def _count(module: Thing) -> int:
     """Number of tensors and modules directly in a module, plus the module itself."""
     tables = [attribute(module, name) for name in ("_parameters", "_buffers", "_modules")]
-    forgotten = elements(attribute(module, "_non_persistent_buffers_set"))
-    return 1 + len(forgotten) + sum(len(table) for table in tables if type(table) is Table)
+    non_persistent = elements(attribute(module, "_non_persistent_buffers_set"))
+    return 1 + len(non_persistent) + sum(len(table) for table in tables if type(table) is Table)
 
 
 def _direct_tensors(module: Thing) -> Iterator[tuple[str, Any]]:
     """The parameters and the persistent buffers of a module itself."""
-    forgotten = {name for name in elements(attribute(module, "_non_persistent_buffers_set")) if type(name) is str}
+    non_persistent = {name for name in elements(attribute(module, "_non_persistent_buffers_set")) if type(name) is str}
     buffers = attribute(module, "_buffers")
     for name, value in attribute(module, "_parameters").items():
         if value is not None:
             yield name, value
     for name, value in buffers.items() if type(buffers) is Table else ():
-        if value is not None and name not in forgotten:
+        if value is not None and name not in non_persistent:
             yield name, value

@@ -54,7 +54,7 @@ class Saver:
         return self.clock() - self.taken + ahead >= self.every
 
     def cheap(self) -> bool:
-        """Whether saving now would take little of the time since the last state, if it takes as long as that one."""
+        """Whether a save that takes as long as the last one is a small share of the time since then."""
         idle = self.writing is None or self.writing.done()
         return idle and self.cost <= CHEAP * (self.clock() - self.taken)
 

@@ -9,8 +9,8 @@ from recheck.methods.samplers.classes import choose, classes_in, counted, positi
 class RandomClassGroups:
     """Shuffle the classes once, cut them into groups that fill a batch, and go through the groups ``tries`` times.
 
-    Each time a class contributes ``per_class`` images (with replacement only if it has fewer). Classes that do not fill
-    a group are not used in this pass. Only the first ``cap`` batches are drawn; then batches are shuffled.
+    Each time, a class contributes ``per_class`` images (with replacement only if it has fewer). Classes that do not
+    fill a group are not used in this pass. Only the first ``cap`` batches are drawn; then batches are shuffled.
     """
 
     def __init__(self, labels: np.ndarray, batch: int, tries: int, per_class: int = 4, cap: int | None = None):
