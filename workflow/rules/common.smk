@@ -133,7 +133,7 @@ config.setdefault("gpu_share", 1)
 config.setdefault("container", "recheck.sif")
 
 if ON_MPS:
-    # PyTorch reads it when it is loaded: operators without an MPS version run on the CPU.
+    # PyTorch reads this variable when it is imported: operators without an MPS version run on the CPU.
     os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
 elif not GPUS:
     # A login node has no GPU, but conda on it must create environments (envs/train.yaml) for nodes with GPUs.
@@ -354,7 +354,7 @@ def chosen_values():
 
 
 def check_chosen_datasets(study):
-    """Refuse a cost report of none of the study's datasets."""
+    """Refuse config 'datasets' if the study has none of them."""
     chosen = config.get("datasets")
     if chosen and not set(chosen) & set(study.datasets):
         raise UserError(

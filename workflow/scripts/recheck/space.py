@@ -41,7 +41,7 @@ class Parameter:
         return (self.values[0], self.values[-1]) if self.values else (self.low, self.high)
 
     def at(self, place: float) -> Any:
-        """The value at a place from 0 to 1; every value of a list or whole number has an equal share."""
+        """The value at a place from 0 to 1; values of a list, and whole numbers without ``log``, have equal shares."""
         if not self.log and (points := self.points):
             return points[min(int(place * len(points)), len(points) - 1)]
         low, high = self._scaled(self.low), self._scaled(self.high)
@@ -57,7 +57,7 @@ class Parameter:
         return min(max(float(f"{value:.{DIGITS}g}"), float(self.low)), float(self.high))
 
     def place(self, value: Any) -> float:
-        """Where a value is between the ends, from 0 to 1 on the parameter's scale, for figures."""
+        """Where a value is between the ends, from 0 to 1 on the parameter's scale."""
         if self.values:
             return self.values.index(value) / max(1, len(self.values) - 1)
         low, high = self._scaled(self.low), self._scaled(self.high)

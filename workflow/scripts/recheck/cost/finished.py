@@ -14,7 +14,8 @@ from recheck.files import fingerprint, read_json
 class Finished:
     """One finished run. ``seconds`` are those of its training steps, without evaluations.
 
-    ``speed`` is its median number of images per second. A run that was copied from another study has no numbers.
+    ``speed`` is its median number of images per second. A run that was copied from another study has no
+    time, speed or memory.
     """
 
     dataset: str

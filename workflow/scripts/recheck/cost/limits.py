@@ -14,7 +14,7 @@ from recheck.cost.steps import whole
 from recheck.study.model import Run, Study
 
 SAFETY = 3
-"""A limit is this many times the estimated hours, plus ``START`` minutes."""
+"""A limit is this many times the estimated time, plus ``START`` minutes for training or ``EMBEDDING`` for embedding."""
 START = 30
 LONGEST, UNKNOWN, EMBEDDING = 1440, 1440, 20
 """Minutes: the longest limit of all, the limit of a training with unknown cost, the shortest limit of embedding."""
@@ -66,7 +66,7 @@ def too_large(study: Study, sizes_of: Callable[[str], Sizes | None], gpu: Gpu) -
         for row, run in runs.items():
             cost = estimate(run.settings, sizes_of(dataset), run.trained, stored) if run.trained else None
             if cost and not fits(cost.memory, gpu):
-                rows.setdefault(_helps(run, cost, gpu), {})[row] = None
+                rows.setdefault(_advice(run, cost, gpu), {})[row] = None
     return [f"{study.path}, {_named(names)}: {sentence}" for sentence, names in rows.items()]
 
 
@@ -75,7 +75,7 @@ def _named(rows: Iterable[str]) -> str:
     return f"{'row' if len(names) == 1 else 'rows'} {', '.join(names)}"
 
 
-def _helps(run: Run, cost: Estimate, gpu: Gpu) -> str:
+def _advice(run: Run, cost: Estimate, gpu: Gpu) -> str:
     forward = run.settings.get("forward") or {}
     ways = [f"Lower 'sampler.batch' ({run.settings['sampler']['batch']})"]
     if "passes" in forward:

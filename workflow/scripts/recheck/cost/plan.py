@@ -123,5 +123,5 @@ def _measurement(path: str, place: Place) -> Path:
 
 
 def settings_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row's settings, without the keys that it does not have."""
+    """A row's settings, without those that are not set (None in the plan)."""
     return {key: value for key, value in row["settings"].items() if value is not None}

@@ -19,7 +19,7 @@ def bibtex(cited: Iterable[Row]) -> str:
 
 
 def quoted_keys(documents: Iterable[Row]) -> list[str]:
-    """The keys of the BibTeX entries of the documents with values, for those that are papers."""
+    """The BibTeX keys of the documents that are papers and have values."""
     return list(dict.fromkeys(_key(each["paper"]) for each in documents if each["values"] and each.get("paper")))
 
 

@@ -117,7 +117,7 @@ def _runs(rows: Sequence[Row]) -> str:
 
 
 def _sums(rows: Sequence[Row], prepared: int = 0) -> list[str]:
-    """The sums of the columns, with the jobs that prepare the data."""
+    """The totals of the columns, with the largest memory; ``prepared`` counts the jobs that prepare the data."""
     memory = [row["memory"] for row in rows if "memory" in row]
     return [
         _runs(rows),

@@ -4,7 +4,7 @@ PLUS_MINUS, MINUS, ABOUT = "±", "−", "≈\u00a0"
 
 
 def number(value: float, digits: int = 2) -> str:
-    """The value with two decimals and a real minus sign."""
+    """The value with ``digits`` decimals and a real minus sign."""
     return f"{value:.{digits}f}".replace("-", MINUS)
 
 

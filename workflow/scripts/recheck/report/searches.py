@@ -51,7 +51,7 @@ def _content(path: str | Path, key: str) -> dict[str, Any]:
 
 
 def read_trials(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
-    """Row → its trials, in their order: the columns above, one column per free setting, and the reason of a failure."""
+    """Row → its trials, in their order: TRIAL_COLUMNS, one column per free setting, and the reason of a failure."""
     trials = {}
     for path in paths:
         try:

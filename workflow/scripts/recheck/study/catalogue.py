@@ -138,9 +138,9 @@ class Catalogue:
         return self._documents[published]
 
     def pages(self, target: str) -> list[str]:
-        """Page and references of a target and, unless the config selects methods, of the studies in `also_build`.
+        """The files of a target's page and, unless the config selects methods, of the studies in `also_build`.
 
-        A cost target has the files of the cost report instead.
+        They include the chosen values of searches. A cost target has the files of the cost report instead.
         """
         reports = self._built(target)
         files = COST_FILES if self.targets.get(target, ("", ALL))[1] == COST else PAGE_FILES

@@ -66,42 +66,42 @@ def packed_files(run: Run, dataset: str) -> dict[str, str]:
     return {"pack": f"{folder}/pack.json", "pixels": f"{folder}/pixels.bin"}
 
 
-def given_files(run: Run, place: Any) -> dict[str, Any]:
+def given_files(run: Run, wildcards: Any) -> dict[str, Any]:
     """A run's inputs besides its data: the user's own files, the backbone's weights and the chosen values.
 
-    ``place`` are the wildcards of the run's paths.
+    ``wildcards`` are those of the run's paths.
     """
     files = {"user_files": run.own_files, "weights": [run.weights_file] if run.weights_file else []}
-    return {**files, **_chosen(run, place)}
+    return {**files, **_chosen(run, wildcards)}
 
 
-def _chosen(run: Run, place: Any) -> dict[str, str]:
+def _chosen(run: Run, wildcards: Any) -> dict[str, str]:
     """The values that the search of a tuned run has chosen."""
-    return {"tuned": f"{_tuning(place)}/best.json"} if run.search else {}
+    return {"tuned": f"{_tuning(wildcards)}/best.json"} if run.search else {}
 
 
-def _tuning(place: Any) -> str:
-    return TUNING.format(study=place.study, dataset=place.dataset, row=place.method)
+def _tuning(wildcards: Any) -> str:
+    return TUNING.format(study=wildcards.study, dataset=wildcards.dataset, row=wildcards.method)
 
 
-def model_files(run: Run, place: Any) -> dict[str, Any]:
+def model_files(run: Run, wildcards: Any) -> dict[str, Any]:
     """What a trained model needs to embed images: the packed images and what defines the model."""
-    return {**packed_files(run, place.dataset), "user_files": run.own_model_files, **_chosen(run, place)}
+    return {**packed_files(run, wildcards.dataset), "user_files": run.own_model_files, **_chosen(run, wildcards)}
 
 
-def trial_files(run: Run, place: Any) -> dict[str, Any]:
+def trial_files(run: Run, wildcards: Any) -> dict[str, Any]:
     """All inputs of a trial except index and split."""
-    proposed = f"{_tuning(place)}/round{run.search.round_of(int(place.trial))}.json"
-    return {**packed_files(run, place.dataset), **given_files(run, place), "tuned": proposed}
+    proposed = f"{_tuning(wildcards)}/round{run.search.round_of(int(wildcards.trial))}.json"
+    return {**packed_files(run, wildcards.dataset), **given_files(run, wildcards), "tuned": proposed}
 
 
-def round_files(run: Run, place: Any, number: int) -> dict[str, Any]:
+def round_files(run: Run, wildcards: Any, number: int) -> dict[str, Any]:
     """The file of a round and the records of its trials; empty before the first round."""
     if number < 0:
         return {}
-    row = {"study": place.study, "dataset": place.dataset, "row": place.method}
+    row = {"study": wildcards.study, "dataset": wildcards.dataset, "row": wildcards.method}
     return {
-        "before": f"{_tuning(place)}/round{number}.json",
+        "before": f"{_tuning(wildcards)}/round{number}.json",
         "records": [
             f"{TRIAL.format(**row, trial=trial)}/fold{fold}/run.json"
             for trial in run.search.trials_of(number)
@@ -145,7 +145,7 @@ def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dic
 
 
 def deleted(study: Study, dataset: str, place: Callable[[str], str], has_table: bool) -> Iterator[str]:
-    """Deleted files of finished experiments. Snakemake does not notice as long as the files made from them exist.
+    """Deleted files of finished experiments. Snakemake does not miss them while the files made from them exist.
 
     A missing evaluation counts only if the table exists, because a table that is still to be made requests it anyway.
     """

@@ -47,7 +47,7 @@ def load_published(path: str | Path) -> list[Document]:
 
 
 def _check_precision(document: Document, path: str | Path) -> None:
-    """Refuse values off a plot without a reading error, and runs and spreads without a value."""
+    """Refuse values off a plot without a reading error, runs and spreads without a value, and spreads of one run."""
     if document.get("approximate") and "reading_error" not in document:
         raise UserError(
             f"{path}: the values of “{document['source']}” are approximate, so they need a 'reading_error': the "

@@ -76,14 +76,14 @@ def draw(
                     _bar(axis, values.loc[(method, view)], row + place["y"], place)
                 first = values.loc[(method, views[0])]
                 texts[method, metric] = _numbers(first)
-                place = {
+                style = {
                     "xytext": (4, 0),
                     "textcoords": "offset points",
                     "va": "center",
                     "fontsize": SMALL,
                     "zorder": 5,
                 }
-                axis.annotate(texts[method, metric], (_end(first), row + places[views[0]]["y"]), **place)
+                axis.annotate(texts[method, metric], (_end(first), row + places[views[0]]["y"]), **style)
             rooms = {method: 1 - (FREE + CHARACTER * len(texts[method, metric])) / width for method in labels}
             axis.set(title=metric, xlabel="percent")
             axis.set_xlim(

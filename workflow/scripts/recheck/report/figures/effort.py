@@ -59,13 +59,13 @@ class Effort(Figure):
         with styled() as plt:
             figure, axis = plt.subplots(figsize=(WIDTH, 0.34 * len(order) + 1.5), layout="constrained")
             for place, row in enumerate(order):
-                here = {search.batch: search.needed for search in quoted[row]}
+                by_batch = {search.batch: search.needed for search in quoted[row]}
                 elsewhere = [
                     search.needed for search in every if search.row == names[row] and search.dataset != facts["dataset"]
                 ]
                 axis.plot(elsewhere, [place] * len(elsewhere), zorder=2, **ELSEWHERE)
                 axis.plot(medians[names[row]], place, zorder=3, **MEDIAN)
-                for batch, count in here.items():
+                for batch, count in by_batch.items():
                     axis.plot(
                         count,
                         place,
