@@ -194,7 +194,7 @@ def counts(tree: Path) -> dict[str, Any]:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
-def _counted(found: dict[str, dict[str, Any]]) -> list[str]:
+def _counted(by_commit: dict[str, dict[str, Any]]) -> list[str]:
     """Counts of both commits; each cell is before → now, or one number if nothing changed."""
 
     def both(before: float, now: float, digits: int = 0) -> str:
@@ -202,7 +202,7 @@ def _counted(found: dict[str, dict[str, Any]]) -> list[str]:
         return first if first == last else f"{first} → {last}"
 
     columns = (("waits", 0), ("launches", 0), ("sent", 1), ("state", 0))
-    before, now = found["before"], found["now"]
+    before, now = by_commit["before"], by_commit["now"]
     return [
         "One training step, counted on a pretended GPU as in the section *GPU*:",
         "",
@@ -224,18 +224,18 @@ def _counted(found: dict[str, dict[str, Any]]) -> list[str]:
 
 def _measured(trees: dict[str, Path], photos: Path, turns: int) -> list[str]:
     photos.mkdir()
-    found: dict[str, dict[str, list]] = {}
+    by_commit: dict[str, dict[str, list]] = {}
     for turn in range(turns):
         for name, tree in trees.items():
             for part in PARTS:
                 if part != "engine" or name == "now" or turn == 0:
-                    found.setdefault(name, {}).setdefault(part, []).append(measured(tree, part, photos))
-    return _lines(found)
+                    by_commit.setdefault(name, {}).setdefault(part, []).append(measured(tree, part, photos))
+    return _lines(by_commit)
 
 
-def _lines(found: dict[str, dict[str, list]]) -> list[str]:
+def _lines(by_commit: dict[str, dict[str, list]]) -> list[str]:
     def values(name: str, part: str, key: str) -> list[float]:
-        return [each[key] for each in found[name][part]]
+        return [each[key] for each in by_commit[name][part]]
 
     def both(part: str, key: str, digits: int) -> str:
         return " → ".join(spread(values(name, part, key), digits) for name in ("before", "now"))

@@ -29,14 +29,14 @@ def section(quick: bool) -> str:
         normal, skewed = random.normal(size=(seeds, count)), random.exponential(size=(seeds, count)) - 1
         covers = {}
         for name, differences in (("normal", normal), ("skewed", skewed)):
-            parts = [paired.interval(part) for part in np.array_split(differences, count // TOGETHER, axis=1)]
-            covers[name] = share(np.concatenate([(low <= 0) & (high >= 0) for low, high in parts]))
+            intervals = [paired.interval(chunk) for chunk in np.array_split(differences, count // TOGETHER, axis=1)]
+            covers[name] = share(np.concatenate([(low <= 0) & (high >= 0) for low, high in intervals]))
         tests = [
             share(
                 np.concatenate(
                     [
-                        paired.p_values(part) <= ERROR
-                        for part in np.array_split(normal + true, count // TOGETHER, axis=1)
+                        paired.p_values(chunk) <= ERROR
+                        for chunk in np.array_split(normal + true, count // TOGETHER, axis=1)
                     ]
                 )
             )

@@ -36,10 +36,10 @@ def containerized(kind: str, folder: Path = ROOT) -> str:
     if done.returncode:
         raise RuntimeError(done.stderr)
     place, line = ADDED[kind]
-    before, found, after = done.stdout.partition(place)
-    if not found:
+    before, matched, after = done.stdout.partition(place)
+    if not matched:
         raise RuntimeError(f"Snakemake's {kind} has no line '{place.strip()}'.")
-    return before + (line + found if kind == "dockerfile" else found + line) + after
+    return before + (line + matched if kind == "dockerfile" else matched + line) + after
 
 
 if __name__ == "__main__":

@@ -116,15 +116,15 @@ def bases(name: str) -> list[str]:
 
 def comparisons() -> list[Comparison]:
     """All comparisons of all tests, in the order of files."""
-    found = []
+    collected = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if "compares(" in path.read_text(encoding="utf-8"):
             tests = {name: value for name, value in vars(_load(path)).items() if name.startswith("test_")}
             for name, function in tests.items():
                 for comparison in getattr(function, "comparisons", []):
                     test = f"{path.relative_to(ROOT).as_posix()}::{name}"
-                    found.append(Comparison(**{**vars(comparison), "test": test}))
-    return found
+                    collected.append(Comparison(**{**vars(comparison), "test": test}))
+    return collected
 
 
 def _load(path: Path) -> ModuleType:
@@ -201,13 +201,14 @@ def _table(study: Study, made: list[Comparison], tests: Mapping[str, int]) -> It
     for row in study.rows:
         cells = []
         for aspect in ASPECTS:
-            own = [one for one in made if one.aspect == aspect and one.covers(study, row, words)]
+            matching = [one for one in made if one.aspect == aspect and one.covers(study, row, words)]
             by_tolerance: dict[str, list[int]] = {}
-            for one in own:
+            for one in matching:
                 numbers = by_tolerance.setdefault(one.tolerance, [])
                 if tests[one.test] not in numbers:
                     numbers.append(tests[one.test])
-            cells.append("; ".join(f"{how} [{', '.join(map(str, by))}]" for how, by in by_tolerance.items()) or "–")
+            texts = [f"{tolerance} [{', '.join(map(str, numbers))}]" for tolerance, numbers in by_tolerance.items()]
+            cells.append("; ".join(texts) or "–")
         groups.setdefault(tuple(cells), []).append(row)
     used = [number for number, _ in enumerate(ASPECTS) if any(cells[number] != "–" for cells in groups)]
     names = list(ASPECTS)

@@ -40,7 +40,7 @@ EVALUATED = 4
 SMALLEST = 32
 """Images in the smallest batch that is counted, if a row of that kind has larger ones."""
 LARGEST = 360
-"""Images in the largest batch that is counted, with no class twice among the training classes."""
+"""Images in the largest batch that is counted; the training classes fill it without repeating a class."""
 ALLOWED = {
     "DynamicSoftMarginLoss": {"cumsum"},
     "FastAPLoss": {"cumsum"},
@@ -58,7 +58,10 @@ FAMILIES = sorted({family_of(study) for study in FILES.studies})
 
 
 def noise(folder: Path, size: int = SIZE, per_class: int = PER_CLASS, evaluated: int = 10) -> FoldData:
-    """Images of noise with as many classes as the largest batch needs; some of the first ten for evaluation."""
+    """Images of noise, with as many classes as the largest batch needs.
+
+    The first ``evaluated`` classes, at most ten, are for evaluation, and those after the tenth for training.
+    """
     generator = np.random.RandomState(0)
     for number in range(CLASSES):
         (folder / "images" / f"{number:03}").mkdir(parents=True)
@@ -90,7 +93,7 @@ def kinds(family: str) -> dict[str, dict[str, Any]]:
     ``variant`` counts even if it is a number). Samplers, transforms and learning-rate schedules are not compared,
     because they are the host's work, nor are backbones, because all are replaced.
     """
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    by_kind: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, settings in trained_rows(family):
         assert settings["model"]["backbone"]["name"] in (*BACKBONES, *TRANSFORMERS)
         model = {key: value for key, value in settings["model"].items() if key != "backbone"}
@@ -102,9 +105,9 @@ def kinds(family: str) -> dict[str, dict[str, Any]]:
             "frozen": settings["model"]["backbone"].get("frozen") is True,
         }
         key = json.dumps(_without_numbers(parts), sort_keys=True)
-        first, chosen = found.get(key, (name, settings))
-        found[key] = first, min(chosen, settings, key=_size)
-    return dict(found.values())
+        first, chosen = by_kind.get(key, (name, settings))
+        by_kind[key] = first, min(chosen, settings, key=_size)
+    return dict(by_kind.values())
 
 
 def trained_rows(family: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -138,9 +141,9 @@ def shortened(settings: dict[str, Any], size: int = SIZE, network: dict[str, Any
 
     Loss, miner, forward pass, head, projector, batches, precision and optimisers are the row's.
     """
-    own = settings["model"]["backbone"]
+    spec = settings["model"]["backbone"]
     # the small network has none of the parts that a row freezes by name
-    backbone = {key: own[key] for key in ("frozen", "input_scale") if key in own and not isinstance(own[key], list)}
+    backbone = {key: spec[key] for key in ("frozen", "input_scale") if key in spec and not isinstance(spec[key], list)}
     sampler = {**settings["sampler"], "batch": min(settings["sampler"]["batch"], LARGEST)}
     for key, most in (("length", 8 * sampler["batch"]), ("batches", 8), ("cap", 8)):
         if key in sampler:

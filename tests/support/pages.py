@@ -47,11 +47,11 @@ class Block:
 def blocks(page: str) -> tuple[Block, ...]:
     """The code blocks of a page, in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = []
+    collected = []
     for match in FENCED.finditer(text):
         before = HEADING.findall(FENCED.sub("", text[: match.start()]))
-        found.append(Block(page, before[-1], match["language"], textwrap.dedent(match["text"])))
-    return tuple(found)
+        collected.append(Block(page, before[-1], match["language"], textwrap.dedent(match["text"])))
+    return tuple(collected)
 
 
 def all_blocks(language: str) -> list[Block]:

@@ -217,22 +217,22 @@ class PretendedGPU(contextlib.ExitStack):
         """The result of an operation, on the device where CUDA would put it."""
         name = func._schema.name.removeprefix("aten::")
         tensors = _tensors((args, kwargs), [])
-        here = [tensor for tensor in tensors if isinstance(tensor, OnGPU)]
+        gpu_tensors = [tensor for tensor in tensors if isinstance(tensor, OnGPU)]
         wanted = kwargs.get("device")
-        on_gpu = bool(here) if wanted is None else torch.device(wanted).type in ("meta", "cuda")
+        on_gpu = bool(gpu_tensors) if wanted is None else torch.device(wanted).type in ("meta", "cuda")
         if name == "copy_":
             return self._copy(args[0], args[1], args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
         if name == "_to_copy":
             return self._to_copy(func, args[0], on_gpu, kwargs)
         if name == "_pin_memory":
-            if here:
+            if gpu_tensors:
                 raise MixedDevices(f"only tensors on the CPU can be pinned ({_place()})")
             return args[0].clone()
         if name == "is_pinned":
             return False
-        if not (here or on_gpu):
+        if not (gpu_tensors or on_gpu):
             return func(*args, **kwargs)
-        self._check(name, args, tensors, here, kwargs)
+        self._check(name, args, tensors, gpu_tensors, kwargs)
         self._count(func, name, args, kwargs)
         kwargs = {key: value for key, value in kwargs.items() if key != "pin_memory"}
         if wanted is not None:
@@ -269,13 +269,13 @@ class PretendedGPU(contextlib.ExitStack):
         if from_gpu != to_gpu and not non_blocking:
             self.wait("copy to the device" if to_gpu else "copy to the host")
 
-    def _check(self, name: str, args: tuple, tensors: list, here: list, kwargs: dict[str, Any]) -> None:
+    def _check(self, name: str, args: tuple, tensors: list, gpu_tensors: list, kwargs: dict[str, Any]) -> None:
         """Raise where CUDA would. Of the CPU's tensors, only single numbers and indices of GPU tensors are allowed."""
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type != "cuda":
             raise MixedDevices(f"{name}: expected a 'cuda' generator, found '{generator.device}' ({_place()})")
-        elsewhere = [tensor for tensor in tensors if not isinstance(tensor, OnGPU)]
-        if not here or not elsewhere:
+        cpu_tensors = [tensor for tensor in tensors if not isinstance(tensor, OnGPU)]
+        if not gpu_tensors or not cpu_tensors:
             return
         if name in INDEXING:
             if not isinstance(args[0], OnGPU):
@@ -283,11 +283,11 @@ class PretendedGPU(contextlib.ExitStack):
             indices = [index for index in args[1] if isinstance(index, torch.Tensor) and not isinstance(index, OnGPU)]
             for index in indices:
                 self._count_copy(index, False, True, False)
-            elsewhere = [tensor for tensor in elsewhere if not any(tensor is index for index in indices)]
+            cpu_tensors = [tensor for tensor in cpu_tensors if not any(tensor is index for index in indices)]
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
         changes_cpu = name.endswith("_") and first is not None and not isinstance(first, OnGPU)
-        if changes_cpu or name in ("cat", "stack") or any(tensor.ndim for tensor in elsewhere):
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in elsewhere)
+        if changes_cpu or name in ("cat", "stack") or any(tensor.ndim for tensor in cpu_tensors):
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in cpu_tensors)
             raise MixedDevices(
                 f"{name}: expected all tensors to be on the same device, found cuda:0 and cpu {shapes} ({_place()})"
             )

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The float64 start of a tensor, from its name in the recipe and its shape."""
+    """The initial values of a tensor, in float64, from its name in the recipe and its shape."""
     generator = np.random.RandomState(zlib.crc32(name.encode()))
     if name.endswith("running_var"):
         return generator.uniform(0.8, 1.2, shape)

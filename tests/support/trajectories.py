@@ -203,9 +203,9 @@ class Replay(Run):
         if name in tensors:
             return tensors[name]
         part, _, rest = name.partition(".")
-        found = [own for own in tensors if own.startswith(f"{part}.") and own.endswith(f".{rest}")]
-        assert len(found) == 1, f"'{name}' is recorded, but the run has {sorted(tensors)}"
-        return tensors[found[0]]
+        matches = [known for known in tensors if known.startswith(f"{part}.") and known.endswith(f".{rest}")]
+        assert len(matches) == 1, f"'{name}' is recorded, but the run has {sorted(tensors)}"
+        return tensors[matches[0]]
 
     @torch.no_grad()
     def first_loss(self) -> float:
@@ -249,7 +249,7 @@ class Replay(Run):
 
     @property
     def columns(self) -> list[str]:
-        """The metrics of an evaluation in history, those of the selecting role first."""
+        """The history's columns with metrics; those of the selecting role come first."""
         return [f"{role}_{name}" for role, names in watched_metrics(self.selection).items() for name in names]
 
     def evaluations(self) -> np.ndarray:
@@ -336,9 +336,10 @@ def _arranged(batch: np.ndarray, labels: np.ndarray, settings: dict[str, Any]) -
     An original may have recorded pairs, or the supports and queries of each class, side by side.
     """
     if settings.get("forward", {}).get("class") == "InTurns" and len(batch) % 2 == 0:
-        half, own = len(batch) // 2, labels[batch]
-        if not np.array_equal(own[:half], own[half:]):
-            each = np.diff(np.flatnonzero(np.diff(own, prepend=-1, append=-1))).min()  # images of a class in a row
+        half, batch_labels = len(batch) // 2, labels[batch]
+        if not np.array_equal(batch_labels[:half], batch_labels[half:]):
+            # images of a class in a row
+            each = np.diff(np.flatnonzero(np.diff(batch_labels, prepend=-1, append=-1))).min()
             batch = batch.reshape(-1, 2, each // 2).swapaxes(0, 1).ravel() if each % 2 == 0 else batch
     return batch.tolist()
 

@@ -242,8 +242,8 @@ def undisturbed(project: Project, cores: int) -> Usual:
     """Run a project without kills, and record its results and the changes that it makes."""
     events.arm(project, None)
     project.succeed("--cores", str(cores))
-    found = events.changes(project)
-    return Usual(project.folder, content(project), {place: found[place] for place in PLACES})
+    changes = events.changes(project)
+    return Usual(project.folder, content(project), {place: changes[place] for place in PLACES})
 
 
 def plan(count: int, rounds: int, random_: random.Random, signals=SIGNALS) -> list[list[Moment]]:
