@@ -153,7 +153,7 @@ def test_a_set_without_queries_is_refused():
     x, _ = problem(0, n=10)
     with pytest.raises(UserError, match="None of the 10 images has another image of its class"):
         evaluate(x, np.arange(10), ["P@1"])
-    with pytest.raises(UserError, match="None of the 10 images"):
+    with pytest.raises(UserError, match="None of the 10 queries has an image of its class in the gallery of 10 images: "):
         evaluate(x, np.arange(10), ["P@1"], gallery=x, gallery_labels=np.arange(10) + 50)
     with pytest.raises(UserError, match="None of the 0 images"):
         evaluate(x[:0], np.arange(0), ["P@1"])
