@@ -21,7 +21,7 @@ test: setup  ## check format and lint, then run all tests
 	$(MAKE) --no-print-directory lint
 	pytest
 
-check: setup ## check format and lint, run the fast tests: about four minutes
+check: setup ## check format and lint, run the fast tests: under two minutes on two cores
 	$(MAKE) --no-print-directory lint
 	pytest tests/unit tests/golden -m 'not slow'
 

@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from support import memory
 from support.order import ordered
 from support.project import ROOT, SCRIPTS, Project
 from support.services import forks
@@ -30,6 +32,8 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         compileall.compile_dir(SCRIPTS / "recheck", quiet=1)  # projects copy it, and would each compile their copy
+    if "TMPDIR" not in os.environ and memory.has_room():
+        os.environ["TMPDIR"], tempfile.tempdir = memory.make_folder(), None
     forks.start()  # in the first process, so that all test processes share them
 
     torch.set_num_threads(1)
@@ -38,9 +42,15 @@ def pytest_configure():
     settings.load_profile("untimed")
 
 
-def pytest_xdist_auto_num_workers():
-    """One worker more than there are cores, because SLURM tests wait more than they compute."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
+def pytest_sessionfinish(exitstatus):
+    if exitstatus == pytest.ExitCode.OK and "PYTEST_XDIST_WORKER" not in os.environ:
+        memory.remove_folders()  # after a failure, the folders of the failed tests stay
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One worker more than there are cores if SLURM tests may be among the tests: they wait more than they compute."""
+    waits = "not slow" not in config.option.markexpr
+    return len(os.sched_getaffinity(0)) + waits if hasattr(os, "sched_getaffinity") else None
 
 
 def pytest_make_parametrize_id(val, argname):

@@ -19,7 +19,6 @@ from support.services.slurm import MARK, Unable, cluster, remove_leftovers
 # Settings for this small cluster; all other settings come from the profile. Its GPUs are names that CUDA cannot use.
 QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20", "--config", "device=cpu")
 SITE = "'--signal=TERM@180'"
-RESULTS = ("table.md", "table.csv", "table.tex")
 
 # Losses that wait for an event of the cluster, never for a time. Their values are those of the plain loss.
 WAITING = """
@@ -84,40 +83,26 @@ def slurm(tmp_path, monkeypatch):
         pytest.skip(f"SLURM can't run here: {reason}")
 
 
-def test_a_study_gives_the_same_bits_as_locally(slurm, fresh, finished):
-    output = fresh.succeed("--profile", "slurm", *QUICK)
-    for name in RESULTS:
-        assert fresh.read(f"results/letters/glyphs/{name}") == finished.read(f"results/letters/glyphs/{name}")
-    models = sorted(finished.folder.glob("results/**/*.safetensors"))
-    assert models
-    for path in models:
-        assert sha256(fresh.path(path.relative_to(finished.folder))) == sha256(path), path
-
-    jobs = submitted()
-    assert {job["rule"] for job in jobs} == {"prepare", "pack", "train", "embed", "evaluate"}
-    assert {job["rule"] for job in jobs if job["gpus"]} == {"train", "embed"}, "no GPU idles while metrics are computed"
-    assert {job["partition"] for job in jobs if job["gpus"]} == {"gpu"}
-    assert {job["partition"] for job in jobs if not job["gpus"]} == {"cpu"}
-    assert all(job["gpus"] == 1 for job in jobs if job["rule"] in ("train", "embed"))
-    assert "(Rule: table)" in output  # made where the command was typed: SLURM has seen no such job
-
-
 def test_limits_kills_and_failures(slurm, fresh, tmp_path):
-    """One study with three runs: one out of time, one killed, one failing for good."""
+    """One study with three runs: one out of time, one killed, one failing for good. The first two end with local bits.
+
+    One study for all assertions, because every job on SLURM starts Snakemake twice.
+    """
     fresh.write("config/studies/letters.yaml", STUDY)
     fresh.write("waiting.py", WAITING)
     undisturbed = fresh.copy(tmp_path / "undisturbed")
-    runs = [f"results/letters/glyphs/{method}/seed0/fold0" for method in ("late", "killed")]
-    undisturbed.succeed("--cores", "2", "--", *(f"{run}/model.safetensors" for run in runs))
+    finishing = "methods=[late,killed]"
+    undisturbed.succeed("--cores", "2", "--config", finishing)
 
+    runs = [f"results/letters/glyphs/{method}/seed0/fold0" for method in ("late", "killed")]
     for method in ("late", "killed"):
         fresh.write(f"events/{method}_waits", "")
     fresh.edit("slurm/config.yaml", SITE, "'--signal=TERM@5'")
-    # Each run gets a part of a GPU.
+    # Embeddings get a part of a GPU.
     fresh.edit(
         "slurm/config.yaml",
-        "train: {slurm_partition: gpu, gpu: 1",
-        "train: {slurm_partition: gpu, gpu: 0, gres: 'shard:1'",
+        "embed: {slurm_partition: gpu, gpu: 1}",
+        "embed: {slurm_partition: gpu, gpu: 0, gres: 'shard:1'}",
     )
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
     # KILL every process of the step in the middle of its second epoch, as if its node were switched off.
@@ -128,14 +113,9 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path):
     output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode != 0
 
-    for run in runs:
-        for name in ("model.safetensors", "embeddings.safetensors"):
-            if undisturbed.path(f"{run}/{name}").exists():
-                assert sha256(fresh.path(f"{run}/{name}")) == sha256(undisturbed.path(f"{run}/{name}"))
-        assert history(fresh, run) == history(undisturbed, run)
-    trainings = [job for job in submitted() if job["rule"] == "train"]
-    assert all((job["gpus"], job["shards"]) == (0, 1) for job in trainings)
-    attempts = [job["comment"] for job in trainings]
+    assert all(history(fresh, run) == history(undisturbed, run) for run in runs)
+    jobs = submitted()
+    attempts = [job["comment"] for job in jobs if job["rule"] == "train"]
     assert sum("late" in comment for comment in attempts) >= 2, output
     assert sum("killed" in comment for comment in attempts) >= 2, output
     assert sum("hopeless" in comment for comment in attempts) == 1, output  # a retry would fail again
@@ -150,6 +130,25 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path):
     assert "The loss became nan at step 1" in end
     assert "killed/seed0" not in end
     assert "late/seed0" not in end
+
+    # No GPU idles while metrics are computed.
+    assert {job["rule"] for job in jobs} == {"prepare", "pack", "train", "embed", "evaluate"}
+    assert {(job["gpus"], job["shards"]) for job in jobs if job["rule"] == "train"} == {(1, 0)}
+    assert {(job["gpus"], job["shards"]) for job in jobs if job["rule"] == "embed"} == {(0, 1)}
+    for job in jobs:
+        on_gpu = job["rule"] in ("train", "embed")
+        assert job["partition"] == ("gpu" if on_gpu else "cpu")
+        assert on_gpu or (job["gpus"], job["shards"]) == (0, 0)
+
+    # Tables are made where the command is typed. SLURM sees no further job.
+    output = fresh.succeed("--profile", "slurm", *QUICK, finishing)
+    assert "(Rule: table)" in output
+    assert submitted() == jobs
+    made = [*undisturbed.folder.glob("results/**/*.safetensors"), *undisturbed.folder.glob("results/**/table.*")]
+    names = [path.relative_to(undisturbed.folder) for path in made]
+    assert {name.name for name in names} >= {"model.safetensors", "table.md", "table.csv", "table.tex"}
+    for name in names:
+        assert sha256(fresh.path(name)) == sha256(undisturbed.path(name)), name
 
 
 def test_leftovers_of_a_killed_test_are_removed(tmp_path):

@@ -10,6 +10,7 @@ processes, and tests compare the bits that both give.
 
 import ast
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -30,15 +31,23 @@ from pathlib import Path
 FOLDER = "RECHECK_FORKS"
 LIBRARIES = {
     "snakemake": (
+        "difflib",
+        "graphlib",
         "jinja2",
         "jsonschema",
+        "nbformat",
+        "packaging.version",
         "requests",
         "smart_open",
+        "snakemake.benchmark",
         "snakemake.cli",
         "snakemake.executors.local",
         "snakemake.profiles",
         "snakemake.report.html_reporter",
+        "snakemake.storage",
         "snakemake.workflow",
+        "statistics",
+        "xml.sax.saxutils",
         "yte",
     ),
     "job": (
@@ -49,6 +58,7 @@ LIBRARIES = {
         "matplotlib.backends.backend_svg",
         "matplotlib.figure",
         "matplotlib.pyplot",
+        "optuna",
         "pandas",
         "pandas.io.formats.csvs",
         "pytorch_metric_learning.losses",
@@ -139,56 +149,82 @@ def _asked(address: Path, arguments: list[str], folder: str, environment: dict[s
 
 
 def _serve(kind: str, listener: socket.socket, folder: Path) -> dict:
-    """Fork for each request, and return the request in the fork. The end of the input ends the server."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that no fork has to be waited for
+    """Fork for each request, and return the request in the fork. The end of the input ends the server and its forks.
+
+    The server itself waits for its forks: every further process would copy the server's page tables again.
+    """
+    forks: dict[int, tuple[socket.socket, dict, int]] = {}  # pidfd → who waits for the fork, its request, its pid
     imported = False
     while True:
-        if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
+        clients = {client: pid for client, _, pid in forks.values() if client.fileno() >= 0}
+        ready, _, _ = select.select([listener, sys.stdin, *forks, *clients], [], [])
+        for pidfd in forks.keys() & set(ready):
+            _report(*forks.pop(pidfd))
+            os.close(pidfd)
+        for client in clients.keys() & set(ready):
+            if client.fileno() >= 0:  # nobody waits for the fork any more
+                client.close()
+                _terminate(clients[client])
+        if sys.stdin in ready:
+            for _, _, pid in forks.values():
+                _terminate(pid)
             shutil.rmtree(folder, ignore_errors=True)
             sys.exit()
-        connection, _ = listener.accept()
+        if listener not in ready:
+            continue
+        client, _ = listener.accept()
         if not imported:
-            for name in LIBRARIES[kind]:
-                importlib.import_module(name)
-            if kind == "snakemake":
-                sys.modules["snakemake.cli"].get_argument_parser()  # so that it looks for plugins only once, here
-            assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads can't be forked safely"
-            gc.freeze()
+            _import(kind)
             imported = True
-        if not os.fork():
-            listener.close()
-            return _keep(connection)
-        connection.close()
-
-
-def _keep(connection: socket.socket) -> dict:
-    """Read a request, return it in a fork, and send the fork's exit code; end the fork if nobody waits for it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _, files, _, _ = socket.recv_fds(connection, 1, 3)
-    request = ast.literal_eval(connection.makefile().readline())
-    child = os.fork()
-    if not child:
-        connection.close()
-        os.setsid()
-        for number, file in enumerate(files):
-            os.dup2(file, number)
+        _, files, _, _ = socket.recv_fds(client, 1, 3)
+        line = client.makefile().readline()
+        if not line.endswith("\n"):  # the client was killed
+            client.close()
+        else:
+            request = ast.literal_eval(line)
+            pid = os.fork()
+            if not pid:
+                os.setsid()
+                listener.close()
+                client.close()
+                for pidfd, (other, _, _) in forks.items():
+                    os.close(pidfd)
+                    other.close()
+                for number, file in enumerate(files):
+                    os.dup2(file, number)
+                    os.close(file)
+                return request
+            forks[os.pidfd_open(pid)] = client, request, pid
+        for file in files:
             os.close(file)
-        return request
-    for file in files:
-        os.close(file)
-    ended = os.pidfd_open(child)
-    if ended not in select.select([ended, connection], [], [])[0]:
-        os.killpg(child, signal.SIGTERM)
-    _, status, used = os.wait4(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+
+
+def _import(kind: str) -> None:
+    for name in LIBRARIES[kind]:
+        importlib.import_module(name)
+    if kind == "snakemake":
+        sys.modules["snakemake.cli"].get_argument_parser()  # so that it looks for plugins only once, here
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads can't be forked safely"
+    gc.freeze()
+
+
+def _report(client: socket.socket, request: dict, pid: int) -> None:
+    """Tell the client the exit code of a fork that has ended."""
+    _, status, used = os.wait4(pid, 0)
     if "RECHECK_CPU_SECONDS" in os.environ:  # benchmarks/suite.py
         line = json.dumps([request["environment"].get("PYTEST_CURRENT_TEST", ""), used.ru_utime + used.ru_stime])
         with Path(os.environ["RECHECK_CPU_SECONDS"]).open("a") as file:
             file.write(line + "\n")
+    with contextlib.suppress(OSError):  # nobody waits for it any more
+        client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    client.close()
+
+
+def _terminate(pid: int) -> None:
     try:
-        connection.sendall(f"{code}\n".encode())
-    finally:
-        os._exit(0)
+        os.killpg(pid, signal.SIGTERM)
+    except ProcessLookupError:  # it has not made its session yet
+        os.kill(pid, signal.SIGTERM)
 
 
 def _become(request: dict) -> None:

@@ -22,6 +22,7 @@ def count():
 
 
 # A training step's TFLOPs, and the GiB that it keeps for the backward pass, as counted before this module existed.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "row", "batch", "teraflops", "saved"),
     [
@@ -94,6 +95,7 @@ def test_hours_of_whole_studies(study, speed, steps, expected):
     assert hours(load_study(study, FILES), stored, speed, steps) == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.slow
 def test_grouped_convolutions_count_three_forward_passes(count):
     trained, frozen = ({"backbone": {"name": "efficientnet_lite0", "frozen": value}} for value in (False, True))
     head = {"head": {"class": "Linear", "dim": 16}}

@@ -126,6 +126,7 @@ def test_broken_images_are_all_named_and_no_pack_is_left(tmp_path, images, monke
     PackedImages(tmp_path / "packed").verify()
 
 
+@pytest.mark.slow
 def test_an_image_that_is_replaced_between_two_attempts(tmp_path, images, monkeypatch, caplog):
     """What was packed before it is kept, what comes after it is packed again."""
     root, index = images

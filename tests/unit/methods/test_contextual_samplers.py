@@ -28,6 +28,7 @@ def draw(spec, labels, seed=0, **rest):
     return build_sampler(spec, labels, **rest).draw(np.random.RandomState(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "spec", "batches"),
     [
@@ -49,6 +50,7 @@ def test_published_numbers_of_batches(labels, dataset, spec, batches):
         assert scarce or len(set(batch)) == spec["batch"]
 
 
+@pytest.mark.slow
 @compares("sampler", studies=["contextual_256"], parts=["Hierarchical"], tolerance="equal number of batches")
 def test_published_number_of_pairs():
     labels = np.repeat(np.arange(sum(INATURALIST)), 50)

@@ -129,6 +129,7 @@ def test_few_or_no_shared_seeds_separate_nothing():
     assert not separated({0: 0.9, 1: 0.9}, {0: 0.9, 1: 0.9})
 
 
+@pytest.mark.slow
 def test_many_equal_rows_stay_together():
     """With 19 rows of the same quality, 95 % of all tables separate none of them."""
     generator, wrong = np.random.default_rng(0), 0

@@ -119,6 +119,7 @@ def test_equal_rows_are_neither_bold_nor_grey(tmp_path):
     assert {text.get_fontweight() for text in figure.axes[0].texts} == {"normal"} and not figure.axes[0].collections
 
 
+@pytest.mark.slow
 def test_many_methods_have_marks_and_stay_readable(tmp_path):
     labels = {f"m{number}": f"Method {number}" for number in range(20)}
     figure = drawn(measured(labels, seeds=6, folds=1, step=0.01), tmp_path)

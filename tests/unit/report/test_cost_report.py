@@ -74,6 +74,7 @@ def test_the_report_has_ranges_sums_and_assumptions():
     assert sum(float(line["hours_most"]) for line in lines) == pytest.approx(7788, abs=1)
 
 
+@pytest.mark.slow
 def test_the_report_for_a_cpu_says_cpu(tmp_path):
     facts = planned("mlrc", only=["cub200"]) | {"gpu": vars(load_gpu("cpu", ROOT / "config/gpus.yaml"))}
     document = tally(facts, stored, [])
@@ -184,6 +185,7 @@ def test_rows_that_do_not_fit_are_listed():
     )
 
 
+@pytest.mark.slow
 def test_the_figure_stacks_datasets_or_kinds_of_work(tmp_path):
     files = {"png": tmp_path / "cost.png", "svg": tmp_path / "cost.svg"}
     several = draw(tally(planned("mlrc"), stored, []), **files)

@@ -76,6 +76,7 @@ def inputs(tmp_path):
     return Inputs(about, files)
 
 
+@pytest.mark.slow
 def test_every_figure_of_a_search_is_drawn_and_the_same_data_gives_the_same_bytes(inputs, tmp_path):
     for name in NAMES:
         figure = all_figures()[name]

@@ -117,6 +117,7 @@ def test_one_seed_has_no_interval():
     assert not math.isnan(results.interval([0.5, 0.5]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.randoms())
 def test_a_summary_does_not_depend_on_the_order_of_files(values, random):
     shuffled = random.sample(values, len(values))

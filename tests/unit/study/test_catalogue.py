@@ -180,6 +180,7 @@ def test_an_unknown_target_suggests_the_nearest(catalogue):
     )
 
 
+@pytest.mark.slow
 def test_every_shipped_study_can_be_shown_in_every_scope():
     datasets = names_in([ROOT / "config/datasets"])
     made = Catalogue(

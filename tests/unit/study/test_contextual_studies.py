@@ -148,6 +148,7 @@ def test_batches_of_an_epoch(request, labels, protocol, dataset, batches):
     assert len(build_sampler(sampler, labels[dataset]).draw(np.random.RandomState(0))) == batches
 
 
+@pytest.mark.slow
 def test_batches_of_an_epoch_on_in_shop_and_inaturalist(large, labels):
     inshop = build_sampler(large.run("inshop", "hybrid").settings["sampler"], labels["inshop"])
     assert len(inshop.draw(np.random.RandomState(0))) == 600

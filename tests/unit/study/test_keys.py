@@ -79,6 +79,7 @@ def read_keys(node):
         yield from (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
 
 
+@pytest.mark.slow
 def test_every_key_of_the_schema_has_a_reader():
     assert unread(ROOT) == set()
 

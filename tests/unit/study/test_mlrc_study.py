@@ -144,6 +144,7 @@ def test_within_pair_rows_are_the_stock_rows_with_64_views(study):
             assert {key: within[key] for key in kept} == {key: stock[key] for key in kept}
 
 
+@pytest.mark.slow
 def test_sampler_straddles_rounds_as_often_as_the_original(study):
     """Measured with 75 classes: a class occurs twice in 1.3 % of batches with m = 4, in 37 % with m = 1."""
     labels = np.repeat(np.arange(75), 58)

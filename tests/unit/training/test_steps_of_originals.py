@@ -43,6 +43,7 @@ def resumes(data, folder, configuration):
         same(make_run(data, folder / str(steps), configuration).train(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [None, {"class": "StepLR", "step_size": 1, "gamma": 0.1}])
 def test_an_optimiser_can_have_its_own_learning_rate_schedule(data, tmp_path, schedule):
     run = make_run(data, tmp_path / "run", settings(optimisers=loss_optimiser(lr_schedule=schedule)))
@@ -84,6 +85,7 @@ def changed(before, run, part):
     return any(not torch.equal(before[name], now) for name, now in weights(run).items() if name.startswith(part))
 
 
+@pytest.mark.slow
 def test_the_state_of_the_gradient_scaler_resumes(data, tmp_path):
     """The first steps overflow and the later ones do not, so a scale that starts again would skip other steps."""
     loss = {"class": "ScaledLoss", "factor": 10, "loss": CONFIGURATION["loss"]}
@@ -114,6 +116,7 @@ def test_kept_gradients_add_up_over_all_steps(data, tmp_path):
     assert torch.equal(kept.model.head.weight, usual.model.head.weight)
 
 
+@pytest.mark.slow
 def test_kept_gradients_resume(data, tmp_path):
     resumes(data, tmp_path, settings(optimisers=loss_optimiser(keep_gradients=True)))
 
@@ -130,6 +133,7 @@ def test_kept_gradients_that_overflowed_do_not_stop_training(data, tmp_path):
     assert changed(before, run, "loss") and changed(before, run, "model.head")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trains", [True, False])
 def test_batch_norm_may_train_after_the_warm_up(data, tmp_path, trains):
     configuration = settings(

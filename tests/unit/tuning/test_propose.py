@@ -47,6 +47,7 @@ def inside(values):
     assert values["sampler.per_class"] in range(2, 9) and isinstance(values["sampler.per_class"], int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["gp", "tpe", "sobol"])
 def test_the_same_trials_give_the_same_bytes_and_the_next_round_others(sampler):
     first = propose(search(sampler), [], range(4))
@@ -137,6 +138,7 @@ def optimised(function, space, sampler, seed, rounds, trials):
     return max(trial.objective for trial in finished)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "function", "space", "rounds", "trials"),
     [("tpe", branin, BRANIN, 10, 5), ("gp", *published_curve(), 2, 3)],
