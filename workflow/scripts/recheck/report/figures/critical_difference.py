@@ -1,4 +1,4 @@
-"""Average ranks of the methods over datasets, with bars that join methods whose ranks do not differ."""
+"""Average ranks of the methods over datasets; bars join ranks that are not separated."""
 
 from __future__ import annotations
 
