@@ -2,6 +2,7 @@
 
 import compileall
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -25,9 +26,7 @@ from support.services import forks
 from support.tuned import write_study
 
 
-def pytest_configure():
-    import torch
-
+def pytest_configure(config):
     # a shell starts background commands with this signal ignored, and every program started here would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -36,7 +35,10 @@ def pytest_configure():
         os.environ["TMPDIR"], tempfile.tempdir = memory.make_folder(), None
     forks.start()  # in the first process, so that all test processes share them
 
-    torch.set_num_threads(1)
+    if not config.getoption("numprocesses", None):  # a process that runs tests, not the one that hands them out
+        import torch
+
+        torch.set_num_threads(1)
     # no test may depend on how busy the machine is
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
@@ -66,6 +68,20 @@ def pytest_collection_finish():
     """Leave libraries and collected tests out of every later garbage collection: they live until the end anyway."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def logs_of_jobs():
+    """A job sets up the logs of its process. The next test must not inherit that."""
+    loggers = [logging.getLogger(name) for name in ("recheck", "py.warnings")]
+    before = [(logger.level, logger.propagate, logger.handlers[:]) for logger in loggers]
+    yield
+    logging.captureWarnings(False)
+    for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        for handler in set(logger.handlers) - set(handlers):
+            handler.close()
+        logger.setLevel(level)
+        logger.propagate, logger.handlers[:] = propagate, handlers
 
 
 @pytest.fixture(scope="session")

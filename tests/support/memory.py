@@ -6,7 +6,7 @@ from pathlib import Path
 
 DISK = Path("/dev/shm")
 NEEDED = 12 << 30
-"""Bytes of free memory; all tests together use about half as much on the disk at the same time."""
+"""Bytes of free memory for three test processes and their files, of which there is one gigabyte at most."""
 
 
 def has_room() -> bool:

@@ -16,11 +16,8 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def lines(caplog):
-    logger = logging.getLogger("recheck")
-    propagate, logger.propagate = logger.propagate, True
     caplog.set_level(logging.INFO, logger="recheck")
-    yield lambda: [record.getMessage() for record in caplog.records]
-    logger.propagate = propagate
+    return lambda: [record.getMessage() for record in caplog.records]
 
 
 def run(file, steps=200):

@@ -6,7 +6,9 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -71,10 +73,11 @@ STUDY = small_study(
 
 
 @pytest.fixture
-def slurm(tmp_path, monkeypatch):
+def slurm(monkeypatch):
     """In CI a machine that can't run SLURM is a failure: the profile would go untested."""
     try:
-        with cluster(tmp_path / "slurm") as configuration:
+        # the path of a socket has at most 107 characters
+        with tempfile.TemporaryDirectory(prefix="slurm-") as folder, cluster(Path(folder)) as configuration:
             monkeypatch.setenv("SLURM_CONF", str(configuration))
             yield configuration
     except Unable as reason:

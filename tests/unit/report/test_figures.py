@@ -1,7 +1,6 @@
 """Figures: their content, that they are reproducible, and that nothing overlaps."""
 
 import itertools
-import logging
 
 import numpy as np
 import pandas as pd
@@ -300,7 +299,6 @@ def test_selected_checkpoints_are_in_the_legend_only_if_there_are_any(files, dra
 
 def test_characters_without_a_font_are_named_once(files, caplog):
     with caplog.at_level("WARNING", logger="recheck"):
-        logging.getLogger("recheck").propagate = True
         draw_metrics(files, labels={"pretrained": "β × ± ≈ – → ✓", "triplet": "Triplet", "arcface": "ArcFace"})
         assert not caplog.records
         draw_metrics(files, labels={"pretrained": "Klingon \uf8d0\uf8d1", "triplet": "\uf8d0", "arcface": "ArcFace"})

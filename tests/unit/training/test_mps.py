@@ -52,15 +52,11 @@ def test_it_is_refused_before_the_first_job(fresh):
 
 def test_an_operator_that_falls_back_to_the_cpu_is_named(mac, caplog):
     reserve_device(CONFIG, "job")
-    logging.captureWarnings(False)  # a job in an earlier test may have left it on, and then the next call does nothing
-    try:
-        with caplog.at_level(logging.WARNING, "recheck"), warnings.catch_warnings():
-            warnings.simplefilter("always")
-            logging.captureWarnings(True)
-            warnings.warn(FALLBACK, stacklevel=1)
-            warnings.warn("Something else.", stacklevel=1)
-    finally:
-        logging.captureWarnings(False)
+    with caplog.at_level(logging.WARNING, "recheck"), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn(FALLBACK, stacklevel=1)
+        warnings.warn("Something else.", stacklevel=1)
     said = [record.getMessage() for record in caplog.records if record.name == "recheck"]
     assert len(said) == 1 and said[0].startswith("PyTorch has no MPS version of 'aten::_cdist_backward', so the CPU")
 
