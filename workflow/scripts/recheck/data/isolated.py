@@ -1,5 +1,6 @@
 """Run a function on untrusted data in a process of its own, which may crash or run out of memory."""
 
+import faulthandler
 import multiprocessing
 import os
 import resource
@@ -20,14 +21,15 @@ class Crashed(Exception):
 def isolated(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a function, computed in another process. Its exceptions are raised here."""
     fork = multiprocessing.get_context("fork")  # a spawned process would run the workflow's script again
-    with ProcessPoolExecutor(1, fork, initializer=_limit_memory) as pool:
+    with ProcessPoolExecutor(1, fork, initializer=_prepare) as pool:
         try:
             return pool.submit(function, *arguments).result()
         except BrokenProcessPool:
             raise Crashed("reading it crashed") from None
 
 
-def _limit_memory() -> None:
+def _prepare() -> None:
+    faulthandler.disable()  # the caller reports a crash in one sentence
     sizes = Path("/proc/self/statm")
     if sizes.exists():  # on Linux
         used = int(sizes.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
