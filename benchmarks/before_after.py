@@ -29,17 +29,17 @@ from timing import goal, ratios, spread
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
-PARTS = ("embedding", "waiting", "engine")
+MEASUREMENTS = ("embedding", "waiting", "engine")
 EPOCHS, WORKERS = 20, 2
 
 
-def measured(tree: Path, part: str, photos: Path) -> dict[str, float]:
-    """Numbers of one part, measured in a new process with the package of a checked-out commit."""
-    command = [sys.executable, __file__, "--measure", part, "--tree", str(tree), "--photos", str(photos)]
+def measured(tree: Path, measurement: str, photos: Path) -> dict[str, float]:
+    """Numbers of one measurement, made in a new process with the package of a checked-out commit."""
+    command = [sys.executable, __file__, "--measure", measurement, "--tree", str(tree), "--photos", str(photos)]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
-def measure(part: str, tree: Path, photos: Path) -> dict[str, float]:
+def measure(measurement: str, tree: Path, photos: Path) -> dict[str, float]:
     sys.path.insert(0, str(tree / "benchmarks"))
     import torch
     import training
@@ -48,7 +48,7 @@ def measure(part: str, tree: Path, photos: Path) -> dict[str, float]:
     training.make_deterministic(True)
     if not (photos / "labels.txt").exists():
         training.prepare(photos, 40, 16)
-    return {"embedding": _embedding, "waiting": _waiting, "engine": _engine}[part](training, photos)
+    return {"embedding": _embedding, "waiting": _waiting, "engine": _engine}[measurement](training, photos)
 
 
 def _embedding(training: Any, photos: Path) -> dict[str, float]:
@@ -227,18 +227,20 @@ def _measured(trees: dict[str, Path], photos: Path, turns: int) -> list[str]:
     by_commit: dict[str, dict[str, list]] = {}
     for turn in range(turns):
         for name, tree in trees.items():
-            for part in PARTS:
-                if part != "engine" or name == "now" or turn == 0:
-                    by_commit.setdefault(name, {}).setdefault(part, []).append(measured(tree, part, photos))
+            for measurement in MEASUREMENTS:
+                if measurement != "engine" or name == "now" or turn == 0:
+                    by_commit.setdefault(name, {}).setdefault(measurement, []).append(
+                        measured(tree, measurement, photos)
+                    )
     return _lines(by_commit)
 
 
 def _lines(by_commit: dict[str, dict[str, list]]) -> list[str]:
-    def values(name: str, part: str, key: str) -> list[float]:
-        return [each[key] for each in by_commit[name][part]]
+    def values(name: str, measurement: str, key: str) -> list[float]:
+        return [each[key] for each in by_commit[name][measurement]]
 
-    def both(part: str, key: str, digits: int) -> str:
-        return " → ".join(spread(values(name, part, key), digits) for name in ("before", "now"))
+    def both(measurement: str, key: str, digits: int) -> str:
+        return " → ".join(spread(values(name, measurement, key), digits) for name in ("before", "now"))
 
     faster = ratios(values("now", "embedding", "images_per_second"), values("before", "embedding", "images_per_second"))
     lines = [
@@ -289,7 +291,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--counts", "--quick", action="store_true", help="only count, measure no times")
     parser.add_argument("--no-quickstart", action="store_true", help="leave out the training of real rows")
-    parser.add_argument("--measure", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=MEASUREMENTS, help=argparse.SUPPRESS)
     parser.add_argument("--tree", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--photos", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

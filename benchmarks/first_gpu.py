@@ -102,7 +102,7 @@ def collected(folder: Path) -> list[Path]:
     patterns += ("*/quickstart/emoji/*/seed*/*.json", "*/quickstart*/emoji/table.*")
     paths = [path for pattern in patterns for path in folder.glob(pattern)]
     paths += Path("logs").glob(f"quickstart/{RUNS}/*.log")
-    paths += Path("results").glob("mlrc/cost.*")
+    paths += Path("results").glob("mlrc_cost/cost.*")
     return sorted({path for path in paths if path.is_file()})
 
 

@@ -29,6 +29,9 @@ from support.tuned import write_study
 def pytest_configure(config):
     # a shell starts background commands with this signal ignored, and every program started here would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.set_threshold(100_000, 50, 100)  # imports and collection keep nearly every object that they make
+    # for all test processes, before they import NumPy: a second BLAS thread waits by spinning, which slows the others
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if "PYTEST_XDIST_WORKER" not in os.environ:
         compileall.compile_dir(SCRIPTS / "recheck", quiet=1)  # projects copy it, and would each compile their copy
     if "TMPDIR" not in os.environ and memory.has_room():

@@ -95,7 +95,7 @@ def test_inputs_dated_in_the_future_are_reset_to_now(tmp_path, capsys, monkeypat
     with pytest.raises(SystemExit), job(here):
         pytest.fail("the job must not begin")
     assert "future has a modification time in the future (2" in (error := capsys.readouterr().err)
-    assert "which Snakemake refuses: correct the clock, or touch the file." in error
+    assert "so Snakemake would delete this job's outputs as outdated: correct the clock, or touch the file." in error
 
 
 def refuse(path):
@@ -162,6 +162,6 @@ def test_every_job_logs_a_warning_that_the_terminal_shows_once(tmp_path, capsys)
         here = pretend(tmp_path)
         here.log = [str(tmp_path / "logs" / f"{number}.log")]
         with job(here):
-            warn_once(tmp_path / "said", "3 of 9 images are small.")
+            warn_once(tmp_path / "warned", "3 of 9 images are small.")
         assert "3 of 9 images are small." in (tmp_path / "logs" / f"{number}.log").read_text()
     assert capsys.readouterr().err.count("3 of 9 images are small.") == 1

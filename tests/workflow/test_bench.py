@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +130,11 @@ def test_the_report_of_the_first_gpu(tmp_path, monkeypatch):
     assert [one["ended"] for one in outcomes] == ["ok", "failed (1)", "failed (127)", "stopped: too slow"]
     assert (folder / "good.txt").read_text() == "$ echo fine\nfine\n"
     assert "| slow | stopped: too slow |" in first_gpu.summary(outcomes, [])
-    sent = {path.relative_to(folder).as_posix() for path in map(tmp_path.joinpath, first_gpu.collected(folder))}
-    assert {"good.txt", f"once/{runs}/fold0/run.json", f"cpu/{runs}/separated.json"} <= sent
-    assert not any(name.endswith(".safetensors") for name in sent)
+    (step,) = [step for step in first_gpu.STEPS if step.name == "cost"]
+    cost = Path("results", step.command.split()[-1], "cost.md")
+    cost.parent.mkdir(parents=True)
+    cost.touch()
+    sent = first_gpu.collected(Path("gpu_report"))
+    named = ("good.txt", f"once/{runs}/fold0/run.json", f"cpu/{runs}/separated.json")
+    assert {cost, *(Path("gpu_report", name) for name in named)} <= {*sent}
+    assert not any(path.suffix == ".safetensors" for path in sent)

@@ -333,7 +333,8 @@ def check_name(name):
     taken = {rule.name for rule in workflow.modifier.rules}
     if not name.isidentifier() or workflow.modifier.modify_rulename(name) in taken or name == "state":
         raise UserError(
-            f"{STUDIES.get(name, name)}: '{name}' cannot be the name of a target. Rename the file."
+            f"{STUDIES.get(name, name)}: '{name}' cannot be the name of a target, which must consist of letters, digits "
+            "and '_', begin with no digit, and be neither the name of a rule nor 'state'. Rename the file."
         )
 
 

@@ -1,4 +1,5 @@
-# evaluate: metrics of both views from the folds' embeddings, in one job because starting a job takes longer than a view
+# evaluate: metrics of both views from the folds' embeddings, in one job because starting a job takes longer than
+# evaluating a view
 # evaluate_epochs: the same for studies that select their runs on the test set
 # evaluate_model: the same for studies that compare the backbone's features with the head's embeddings
 # calibrate: one threshold for queries of trained classes and one for queries of unseen classes, against the same index

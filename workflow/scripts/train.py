@@ -79,7 +79,7 @@ with job(snakemake) as log:
     stop = StopRequest().listen()
     for sentence in padding_notes(configuration["transforms"], images.shapes):
         where = f"study '{wildcards.study}', dataset '{wildcards.dataset}'"
-        warn_once(Path(snakemake.log[0]).parents[3] / "said", f"{where}: {sentence}")
+        warn_once(Path(snakemake.log[0]).parents[3] / "warned", f"{where}: {sentence}")
     try:
         run = Run(
             configuration,

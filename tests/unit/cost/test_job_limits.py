@@ -52,7 +52,8 @@ def test_rows_that_do_not_fit_are_named_with_what_helps():
     assert sentence.endswith(
         "mlrc.yaml, rows 'contrastive_within_pair', 'triplet_within_pair', 'margin_within_pair', 'ms_within_pair': a "
         "training step needs at least 11.5 GiB of GPU memory, but A small GPU has 8 GiB. Lower 'sampler.batch' (32), "
-        "lower 'forward.passes' (8), set 'precision: bfloat16', or choose a larger GPU (config 'gpu', now small)."
+        "lower 'forward.passes' (8), set 'precision: bfloat16', or use a larger GPU and name it in config 'gpu' "
+        "(now small)."
     )
     shared = too_large(study, images, replace(A100, share=4))
     assert (

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from recheck.data import description
+from recheck.data import description, sources
 from recheck.data.index import BUILT_IN, check, make_index, names_sha256
 from recheck.data.splits import check_disjoint, make_split
 from recheck.errors import UserError
@@ -84,6 +84,12 @@ def test_every_dataset_is_valid(name):
 def test_an_unknown_dataset_names_the_nearest():
     with pytest.raises(UserError, match="here: unknown dataset 'emojis'; did you mean 'emoji'"):
         description.load_dataset("emojis", PATHS, "here")
+
+
+def test_every_kind_of_checksum_is_verified():
+    known = {"path": "a.tgz", "size": 1, **dict.fromkeys(sources.CHECKSUMS, "00")}
+    dataset = description.Dataset("mine", Path(), {"files": [{**known, "extract": "."}]}, "", "")
+    assert dataset.checksums == [known]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

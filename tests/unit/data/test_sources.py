@@ -61,9 +61,10 @@ def test_unknown_kinds_of_source(tmp_path, server):
         sources.fetch(entry(server, **{"from": []}), tmp_path / "file.bin")
 
 
-@pytest.mark.parametrize("checksum", ["sha256", "md5"])
+@pytest.mark.parametrize("checksum", ["sha256", "md5", "git_blob"])
 def test_verify(tmp_path, server, checksum):
-    known = {"sha256": None, checksum: hashlib.new(checksum, DATA).hexdigest()}
+    blob = hashlib.sha1(b"blob %d\0" % len(DATA) + DATA)
+    known = {"sha256": None, checksum: (blob if checksum == "git_blob" else hashlib.new(checksum, DATA)).hexdigest()}
     file = entry(server, "/file.bin", **known)
     with pytest.raises(UserError, match=r"a/file.bin is missing: run again"):
         sources.verify([file], tmp_path)

@@ -246,6 +246,19 @@ def test_results_of_a_trial():
     assert failed == problem("GPU 0", "The driver is too old", "install a newer one.")
 
 
+@pytest.mark.parametrize(
+    ("error", "text", "remedy"),
+    [
+        ("The GPU failed (CUDA error: no image): check it.", "The GPU failed (CUDA error: no image)", "check it."),
+        ("'precision: float64' is not possible: use float32.", "'precision: float64' is not possible", "use float32."),
+        ("the training step failed (KeyError: 'x')", "the training step failed (KeyError: 'x')", devices.ON_CPU),
+        ("failed (f(x): y) at once: wait.", "failed (f(x): y) at once: wait.", devices.ON_CPU),
+    ],
+)
+def test_advice_is_behind_the_first_colon_outside_quotes_and_brackets(error, text, remedy):
+    assert devices._finding("GPU 0", {"error": error}, "row") == problem("GPU 0", text, remedy)
+
+
 def test_no_gpu_although_the_config_asks_for_one(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     (found,) = devices.devices("cuda", {}, "row")

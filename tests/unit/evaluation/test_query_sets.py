@@ -181,9 +181,12 @@ def changed(tmp_path, **changes):
     [
         (
             {"views": "[seen_queries, concatenated]"},
-            "can only be combined with seen_queries and unseen_queries",
+            "the view 'seen_queries' cannot be combined with 'concatenated'. Use only seen_queries and unseen_queries,",
         ),
-        ({"protocol": "{split: {scheme: class_halves}}"}, "needs 'split: {scheme: seen_unseen, …}'"),
+        (
+            {"protocol": "{split: {scheme: class_halves}}"},
+            "needs 'split: {scheme: seen_unseen, …}', found 'class_halves'.",
+        ),
         ({"protocol": "{evaluation: {metrics: [R@1, NMI], table: [R@1]}}"}, "Unknown metric 'NMI'"),
         (
             {"protocol": "{evaluation: {table: [R@16]}}"},

@@ -142,3 +142,9 @@ def test_the_caption_says_what_few_seeds_cannot_show():
         "interval is only 75 %." in three
     )
     assert "too few" not in all_figures()["differences"].describe(facts(LABELS, seeds=6))
+
+
+@pytest.mark.parametrize(("scope", "explained"), [("all", False), ("so_far", True)])
+def test_the_caption_explains_numbers_in_brackets_where_seeds_may_be_missing(scope, explained):
+    text = all_figures()["differences"].describe(facts(LABELS, seeds=6, scope=scope))
+    assert ("A number in brackets has neither an interval nor a test" in text) == explained

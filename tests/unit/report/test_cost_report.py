@@ -119,7 +119,8 @@ def test_rows_of_unknown_cost_say_why():
         "the number of images of cub200 is unknown until `snakemake" in row_of(document, "cub200", "npair")["unknown"]
     )
     assert (
-        "the sampler 'mine:Sampler' determines the number of steps" in row_of(document, "cars196", "triplet")["unknown"]
+        "the number of steps of the sampler 'mine:Sampler' is unknown"
+        in row_of(document, "cars196", "triplet")["unknown"]
     )
     assert "the FLOPs of the network 'mine:net' cannot be counted" in row_of(document, "cars196", "lifted")["unknown"]
     assert "16 of 42 rows are not included in the hours and the disk space: " in markdown(document)
@@ -183,6 +184,9 @@ def test_rows_that_do_not_fit_are_listed():
     assert (
         "They need more than the 8 GiB of NVIDIA A100 40 GB: Contrastive + within-pair on cub200 (11.5 GiB), " in text
     )
+    facts["gpu"]["share"] = 4
+    text = markdown(tally(facts, stored, []))
+    assert "They need more than the 2 GiB that each of 4 jobs has on NVIDIA A100 40 GB: " in text
 
 
 @pytest.mark.slow
@@ -190,7 +194,7 @@ def test_the_figure_stacks_datasets_or_kinds_of_work(tmp_path):
     files = {"png": tmp_path / "cost.png", "svg": tmp_path / "cost.svg"}
     several = draw(tally(planned("mlrc"), stored, []), **files)
     assert [axis.get_title() for axis in several.axes] == [
-        "If early stopping ends runs at once",
+        "If no run improves (early stopping)",
         "If runs take all steps",
     ]
     assert len(several.axes[0].patches) >= 19 * 3

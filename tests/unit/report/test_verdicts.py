@@ -78,7 +78,7 @@ def test_the_caption_counts_the_verdicts_and_states_the_rule(table):
         table.caption
     )
     assert "(α = 0.05, δ = 1 point)" in table.caption and "within δ" not in table.caption
-    assert "0.15 of the 3 tested cells would be called not reproduced by chance (α × 3)." in table.caption
+    assert "0.15 of the 3 tested cells would still be called “not reproduced” by chance (α × 3)." in table.caption
 
 
 def test_the_study_sets_alpha_and_delta():
@@ -156,9 +156,9 @@ def test_the_sentence_counts_all_cells_and_the_note_the_false_alarms(table):
     p = [0.2] * 41 + [0.0001, 0.04, 0.045] + [0.5] * 12
     found = pd.DataFrame({"verdict": cells[:56], "alpha": 0.05, "p": p, "p_adjusted": verdict.adjusted(p)})
     assert verdicts.multiplicity(found) == (
-        "If all published means equalled ours, 2.8 of the 56 tested cells would be called not reproduced by chance "
-        "(α × 56). Controlling the false-discovery rate of the whole study at 0.05 (Benjamini–Hochberg) leaves 1 of "
-        "the 3 cells that were not reproduced."
+        "If all published means equalled ours, 2.8 of the 56 tested cells would still be called “not reproduced” "
+        "by chance (α × 56). With the false-discovery rate of the whole study controlled at 0.05 (Benjamini–Hochberg), "
+        "1 of the 3 cells called “not reproduced” remain so."
     )
     assert verdicts.multiplicity(verdicts.lines({"emoji": made().frame})) == ""
 

@@ -107,8 +107,8 @@ def _reset_future_times(inputs: Iterable[str]) -> None:
                 os.utime(path)
             except OSError:
                 raise UserError(
-                    f"{path} has a modification time in the future ({dated}), which Snakemake refuses: correct the "
-                    "clock, or touch the file."
+                    f"{path} has a modification time in the future ({dated}), so Snakemake would delete "
+                    "this job's outputs as outdated: correct the clock, or touch the file."
                 ) from None
             log.warning(
                 "%s has a modification time in the future (%s), so some clock is wrong. Its time was reset to now.",

@@ -44,7 +44,7 @@ BACKBONES = (
 )
 
 # A user's own code: `module:Class` or `module:function`.
-OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+MODULE_ATTRIBUTE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt")
 # Suffix of rows from released checkpoints, so that Snakemake can choose the rule by the path.
 RELEASED = "_released"
@@ -97,7 +97,7 @@ def check_metrics(names: Sequence[str]) -> None:
     """Refuse unknown metrics."""
     known = {name.upper(): name for name in ("P@1", *AT_R, WHOLE, "R@1", *CLUSTERING)}
     for name in names:
-        if not (name in known.values() or RECALL.fullmatch(name) or OWN.fullmatch(name)):
+        if not (name in known.values() or RECALL.fullmatch(name) or MODULE_ATTRIBUTE.fullmatch(name)):
             hint = nearest(known.get(name.upper(), name.upper()), known.values())
             raise UserError(
                 f"Unknown metric '{name}'; {hint}, R@k for any whole number k from 1, or your own 'module:function'."

@@ -11,7 +11,7 @@ from typing import Any
 
 from recheck.blame import check_class, explain, place_of, user_code
 from recheck.errors import UserError, nearest
-from recheck.names import OWN, WEIGHTS_SUFFIXES
+from recheck.names import MODULE_ATTRIBUTE, WEIGHTS_SUFFIXES
 from recheck.user_code import module_files
 
 
@@ -163,7 +163,7 @@ def check(spec: Any, kind: str | None, source: str, key: str | None = None) -> N
     key = key or kind
     if not isinstance(spec, dict) or not isinstance(spec.get("class"), str):
         raise UserError(f"{source}: '{key}' must have the form {{class: …}}, found {spec!r:.80}.")
-    name, is_own = spec["class"], OWN.fullmatch(spec["class"])
+    name, is_own = spec["class"], MODULE_ATTRIBUTE.fullmatch(spec["class"])
     if not is_own and name not in names(kind):
         raise UserError(
             f"{source}: unknown class '{name}' in '{key}'; {nearest(name, names(kind))}, or 'module:Class'."
@@ -263,7 +263,7 @@ def own_files(configuration: Any) -> list[str]:
         return sorted({file for value in values for file in own_files(value)})
     if not isinstance(configuration, str):
         return []
-    if OWN.fullmatch(configuration):
+    if MODULE_ATTRIBUTE.fullmatch(configuration):
         return module_files(configuration.partition(":")[0])
     path = Path(configuration)
     return [str(path)] if path.suffix in (".py", *WEIGHTS_SUFFIXES) and path.is_file() else []
@@ -298,7 +298,7 @@ def _incomplete(what: str, name: str, cls: Any, missing: list[str]) -> str:
     them = "them" if len(missing) > 1 else "it"
     return (
         f"The {what} '{name}' needs the argument{'s' if len(missing) > 1 else ''} {listed}: add {them} to the settings "
-        f"of the {what} in the study{f', or give {them} a default value' if OWN.fullmatch(name) else ''}."
+        f"of the {what} in the study{f', or give {them} a default value' if MODULE_ATTRIBUTE.fullmatch(name) else ''}."
     )
 
 

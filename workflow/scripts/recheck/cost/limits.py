@@ -92,5 +92,6 @@ def _advice(run: Run, cost: Estimate, gpu: Gpu) -> str:
         ways.append("lower config 'gpu_share'")
     return (
         f"a training step needs at least {cost.memory / GIB:.1f} GiB of GPU memory, but {gpu.title} has "
-        f"{gpu.available:g} GiB{each}. {', '.join(ways)}, or choose a larger GPU (config 'gpu', now {gpu.name})."
+        f"{gpu.available:g} GiB{each}. {', '.join(ways)}, or use a larger GPU and name it in config 'gpu' "
+        f"(now {gpu.name})."
     )

@@ -138,7 +138,7 @@ def _reason(dataset: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         return f"the number of images of {dataset['name']} is unknown until `{command}` has run"
     if courses(settings, _sizes(dataset), row["trained"]) is None:
         sampler = settings["sampler"]["class"]
-        return f"the sampler '{sampler}' determines the number of steps; set 'schedule.steps_per_epoch'"
+        return f"the number of steps of the sampler '{sampler}' is unknown; set 'schedule.steps_per_epoch'"
     if None in (side_of(settings["transforms"], "train"), side_of(settings["transforms"], "eval")):
         return "the size of the network's input depends on the images"
     return f"the FLOPs of the network '{settings['model']['backbone']['name']}' cannot be counted"

@@ -50,7 +50,7 @@ class Dataset:
     @property
     def checksums(self) -> list[dict[str, Any]]:
         """The known size and checksums of each file."""
-        return _only(("path", "sha256", "md5", "size"), self.files)
+        return _only(("path", "sha256", "md5", "git_blob", "size"), self.files)
 
     @property
     def parser(self) -> dict[str, Any]:

@@ -240,16 +240,17 @@ def _what_to_do(
 ) -> str:
     with disk_errors(drop):
         drop.mkdir(parents=True, exist_ok=True)  # ready for the user's files
-    tried = f" ({failure})" if failure else ""
+    tried = f"; the download failed: {failure}" if failure else ""
     page = _page(released)
-    source = f"download {page}{tried} in a browser and put" if page else "put"
+    source = f"download {page} in a browser and put" if page else "put"
     what = (
         "this file, or a zip archive of it,"
         if released["layout"] == "contextual"
         else "these folders, or zip archives of them,"
     )
     return (
-        f"Missing {missing} (found: {_listed(available)}): {source} {what} into {drop} and run the same command again."
+        f"Missing {missing} (found: {_listed(available)}{tried}): {source} {what} into {drop} and run the same command "
+        "again."
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from recheck.training.usable import NO_GPU
 SECONDS = 300
 PACKAGE = Path(__file__).resolve().parents[2]
 ON_CPU = "compute on the CPU: --config device=cpu"
+# What is wrong, then advice behind the first colon outside quotes and brackets.
+ADVISED = re.compile(r"((?:'[^']*'|\([^()]*\)|(?!: )[^()'])+): ([a-z`].*)", re.DOTALL)
 
 
 def devices(wanted: str, trial: dict[str, Any], name: str) -> Iterator[Finding]:
@@ -65,8 +68,8 @@ def _tried(trial: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]
 
 def _finding(title: str, result: dict[str, Any], name: str) -> Finding:
     if "error" in result:
-        sentence, separator, remedy = result["error"].partition(": ")
-        return problem(title, sentence if separator else result["error"], remedy or ON_CPU)
+        advised = ADVISED.fullmatch(result["error"])
+        return problem(title, *advised.groups()) if advised else problem(title, result["error"], ON_CPU)
     text = f"one step and evaluation of '{name}' in {result['step']:.1f} s, one search in {result['search']:.2f} s"
     if result["device"] == "cuda":
         text = f"{result['name']} with CUDA {result['cuda']}: {text}"

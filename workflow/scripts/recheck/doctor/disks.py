@@ -25,7 +25,7 @@ FULL = f"free some space, or {OTHER_FOLDER}"
 
 
 def folders(places: Mapping[str, Path]) -> Iterator[Finding]:
-    """Space and speed of each folder. Folders of one file system are measured once."""
+    """The free space of each folder, and the speed of each file system."""
     measured: dict[int, Finding] = {}
     for key, folder in places.items():
         name = f"disk: {key}"

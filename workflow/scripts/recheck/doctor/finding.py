@@ -8,7 +8,7 @@ OK, NOTE, PROBLEM = "ok", "note", "problem"
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. A problem would stop a run; a note would only slow it down or may not matter."""
+    """An entry of the report. A problem would stop a run; a note would only slow it down or may not matter."""
 
     state: str
     name: str

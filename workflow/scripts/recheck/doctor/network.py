@@ -21,7 +21,7 @@ DROP = "downloads from there will fail: put the files into resources/drop (docs/
 
 
 def hosts(files: Iterable[Path]) -> dict[str, str]:
-    """Name → address of every host that the YAML files of datasets and weights name in their sources."""
+    """Name → address of every host in the sources of datasets and weights, except the package index that pip uses."""
     addresses: dict[str, str] = {}
     for source in (source for file in files for source in _sources(read_yaml(file))):
         if "url" in source:

@@ -60,7 +60,8 @@ def main() -> None:
     except UserError as error:
         result = {"error": str(error)}
     except Exception as error:
-        result = {"error": circumstances.sentence(error) or f"{type(error).__name__}: {error}"}
+        failure = f"the training step failed ({type(error).__name__}: {error})"
+        result = {"error": circumstances.sentence(error) or failure}
     print(f"\n{json.dumps(result)}", flush=True)
 
 

@@ -25,7 +25,7 @@ from recheck.errors import UserError
 from recheck.evaluation import clustering
 from recheck.evaluation.hyperbolic_search import searching
 from recheck.evaluation.search import BLOCK
-from recheck.names import AT_R, CLUSTERING, OWN, RECALL, WHOLE, check_metrics
+from recheck.names import AT_R, CLUSTERING, MODULE_ATTRIBUTE, RECALL, WHOLE, check_metrics
 from recheck.parts import load
 
 ARRAYS = ("embeddings", "labels", "gallery", "gallery_labels")
@@ -57,7 +57,7 @@ def evaluate(
     for rows, names in ((embeddings, labels), (embeddings if gallery is None else gallery, gallery_labels)):
         if names.shape != (len(rows),):
             raise UserError(f"Each of the {len(rows)} embeddings needs one label, found labels of shape {names.shape}.")
-    by_users = [name for name in metrics if OWN.fullmatch(name)]
+    by_users = [name for name in metrics if MODULE_ATTRIBUTE.fullmatch(name)]
     by_neighbours = [name for name in metrics if name not in CLUSTERING and name not in by_users]
     by_clusters = [name for name in metrics if name in CLUSTERING]
     values = {}

@@ -70,7 +70,7 @@ tags: [metric-learning, image-retrieval]
 
 # {name}
 
-A model that embeds images for retrieval, trained by Recheck under the rules of the study
+A model that embeds images for retrieval, from Recheck's study
 `{about.get("study", "unknown")}`.
 
 {_table(["", ""], [[key, f"`{value}`"] for key, value in facts.items() if value is not None])}
@@ -106,7 +106,8 @@ def _row(model: Model) -> str:
         return "The study's table was not found beside the run, so this card has no measured values."
     shown = [[row["view"], row["metric"], _value(row), str(row["seeds"]), _published(row)] for row in rows]
     note = (
-        "This method's row of the study's table, in percent: mean over seeds, ± the 95 % interval if there are several."
+        "This method's row of the study's table, in percent (distances unscaled): mean over seeds, ± the 95 % interval "
+        "if there are several."
     )
     return f"{note}\n\n{_table(['view', 'metric', 'measured', 'seeds', 'published'], shown)}"
 

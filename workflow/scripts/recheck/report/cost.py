@@ -60,9 +60,10 @@ def markdown(document: Document) -> str:
         blocks += ["## All datasets", _datasets(document)]
     if large := [row for row in known if not row["fits"]]:
         names = ", ".join(f"{row['label']} on {row['dataset']} ({row['memory'] / GIB:.1f} GiB)" for row in large)
+        owner = f"of {gpu['title']}" if gpu["share"] == 1 else f"that each of {gpu['share']} jobs has on {gpu['title']}"
         blocks += [
             "## Rows that do not fit",
-            f"They need more than the {gpu['memory'] / gpu['share']:g} GiB of {gpu['title']}: {names}.",
+            f"They need more than the {gpu['memory'] / gpu['share']:g} GiB {owner}: {names}.",
         ]
     if any("actual" in row for row in rows):
         blocks += ["## Estimated and actual hours", _actual(document)]

@@ -27,7 +27,7 @@ def draw(document: Mapping[str, Any], png: str | Path, svg: str | Path) -> Drawi
         return note("No hours: the cost of every row is unknown.", png, svg)
     ranges = any(row["hours"][0] != row["hours"][1] for row in rows)
     names, ends = _segments(document, rows)
-    titles = ("If early stopping ends runs at once", "If runs take all steps") if ranges else ("",)
+    titles = ("If no run improves (early stopping)", "If runs take all steps") if ranges else ("",)
     bars = ends if ranges else ends[1:]
     with styled() as plt:
         size = (WIDTH, 1.5 + 0.27 * len(bars[0]))

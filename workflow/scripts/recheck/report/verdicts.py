@@ -128,8 +128,8 @@ def _deltas(tested: pd.DataFrame) -> str:
 
 def _expected(tests: int, alpha: float) -> str:
     return (
-        f"If all published means equalled ours, {alpha * tests:.3g} of the {tests} tested cells would be called not "
-        f"reproduced by chance (α × {tests})."
+        f"If all published means equalled ours, {alpha * tests:.3g} of the {tests} tested cells would still be called "
+        f"“not reproduced” by chance (α × {tests})."
     )
 
 
@@ -180,6 +180,6 @@ def multiplicity(cells: pd.DataFrame) -> str:
         return expected
     kept = int((tested.loc[refuted, "p_adjusted"] < alpha).sum())
     return (
-        f"{expected} Controlling the false-discovery rate of the whole study at {alpha:g} (Benjamini–Hochberg) leaves "
-        f"{kept} of the {int(refuted.sum())} cells that were not reproduced."
+        f"{expected} With the false-discovery rate of the whole study controlled at {alpha:g} (Benjamini–Hochberg), "
+        f"{kept} of the {int(refuted.sum())} cells called “not reproduced” remain so."
     )

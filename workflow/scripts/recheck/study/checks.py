@@ -13,7 +13,7 @@ from recheck.names import (
     CLUSTERING,
     LAST_EPOCH,
     LAYOUTS,
-    OWN,
+    MODULE_ATTRIBUTE,
     QUERY_VIEWS,
     SCHEMES,
     WEIGHTS_SUFFIXES,
@@ -112,7 +112,7 @@ def _check_metrics(settings: Mapping[str, Any], views: Sequence[str], source: st
         except UserError as error:
             raise UserError(f"{source}, '{key}': {error}") from None
         for name in names:
-            if OWN.fullmatch(name):
+            if MODULE_ATTRIBUTE.fullmatch(name):
                 check_class(name, source, key)
     for name in evaluation["table"]:
         if name not in evaluation["metrics"]:
@@ -298,10 +298,15 @@ def _check_released(run: Run, named: bool, source: str) -> None:
 def _check_views(views: Sequence[str], run: Run, source: str) -> None:
     """A view named after an epoch must show that epoch; a query view needs a split with queries."""
     query_views = [view for view in views if view in QUERY_VIEWS]
-    if query_views and (len(query_views) < len(views) or run.settings["split"]["scheme"] != "seen_unseen"):
+    others, scheme = [view for view in views if view not in QUERY_VIEWS], run.settings["split"]["scheme"]
+    if query_views and others:
         raise UserError(
-            f"{source}: the view '{query_views[0]}' needs 'split: {{scheme: seen_unseen, …}}' and can only be combined "
-            f"with {' and '.join(QUERY_VIEWS)}."
+            f"{source}: the view '{query_views[0]}' cannot be combined with '{others[0]}'. Use only "
+            f"{' and '.join(QUERY_VIEWS)}, or neither of them."
+        )
+    if query_views and scheme != "seen_unseen":
+        raise UserError(
+            f"{source}: the view '{query_views[0]}' needs 'split: {{scheme: seen_unseen, …}}', found '{scheme}'."
         )
     if query_views and run.members > 1:
         raise UserError(

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from recheck.files import fingerprint
-from recheck.names import OWN, QUERY_VIEWS
+from recheck.names import MODULE_ATTRIBUTE, QUERY_VIEWS
 from recheck.resize import resize_slug
 from recheck.study.model import Run, Study
 from recheck.study.search import TRIAL, TUNING
 
 EXPERIMENT = "<results>/{study}/{dataset}/{row}/seed{seed}"
-FIRST_SEED_ONLY = "embeddings.safetensors"
+EMBEDDINGS = "embeddings.safetensors"
 RUN_FILES = ("model.safetensors", "history.csv", "run.json", "embeddings.safetensors")
 SEARCH_FILES = (
     "searches.json",
@@ -21,16 +21,16 @@ TABLE_FILES = (*(f"table.{suffix}" for suffix in ("md", "csv", "tex", "json")), 
 
 
 def members(study: Study, dataset: str, row: str, seed: int | str, file: str) -> list[str]:
-    """The path of ``file`` for every member (fold) of an experiment."""
+    """The path of ``file`` for every member (fold) of a row with one seed."""
     experiment = EXPERIMENT.format(study=study.name, dataset=dataset, row=row, seed=seed)
     return [f"{experiment}/fold{fold}/{file}" for fold in range(study.run(dataset, row).members)]
 
 
 def evaluation_files(study: Study, dataset: str, row: str, seed: int | str) -> dict[str, list[str]]:
-    """The embeddings of every member of an experiment, and the user's own files of its metrics."""
+    """The embeddings of every member of a row with one seed, and the user's own files of its metrics."""
     user_files = study.run(dataset, row).metric_files
     return {
-        "embeddings": members(study, dataset, row, seed, FIRST_SEED_ONLY),
+        "embeddings": members(study, dataset, row, seed, EMBEDDINGS),
         **({"own": user_files} if user_files else {}),
     }
 
@@ -40,7 +40,7 @@ def run_files(study: Study, dataset: str, file: str) -> list[str]:
     return [
         path
         for row in study.rows.values()
-        for seed in (row.seeds[:1] if file == FIRST_SEED_ONLY else row.seeds)
+        for seed in (row.seeds[:1] if file == EMBEDDINGS else row.seeds)
         for path in members(study, dataset, row.name, seed, file)
     ]
 
@@ -123,7 +123,7 @@ def report_files(study: Study, dataset: str, needs: Iterable[str]) -> dict[str, 
         "evaluations": lambda: evaluations(study, dataset),
         "histories": lambda: run_files(study, dataset, "history.csv"),
         "runs": lambda: run_files(study, dataset, "run.json"),
-        "embeddings": lambda: run_files(study, dataset, FIRST_SEED_ONLY),
+        "embeddings": lambda: run_files(study, dataset, EMBEDDINGS),
         "searches": lambda: searches(study, dataset, "best.json"),
         "trials": lambda: searches(study, dataset, "trials.csv"),
         "importances": lambda: searches(study, dataset, "importance.json", settings=2),
@@ -145,7 +145,7 @@ def existing(files: Mapping[str, list[str]], place: Callable[[str], str]) -> dic
 
 
 def deleted(study: Study, dataset: str, place: Callable[[str], str], has_table: bool) -> Iterator[str]:
-    """Deleted files of finished experiments. Snakemake does not miss them while the files made from them exist.
+    """Deleted files of finished work. Snakemake does not miss them while the files made from them exist.
 
     A missing evaluation counts only if the table exists, because a table that is still to be made requests it anyway.
     """
@@ -205,7 +205,7 @@ def tried(study: Study, dataset_of: Callable[[str], Any], place: Callable[[str],
         }
         for row, run in runs.items():
             images = {"pack": place(packed(run, name)), "resize": run.settings["transforms"].get("resize")}
-            metrics = [name for name in run.settings["evaluation"]["metrics"] if OWN.fullmatch(name)]
+            metrics = [name for name in run.settings["evaluation"]["metrics"] if MODULE_ATTRIBUTE.fullmatch(name)]
             rows.append(
                 {"name": row, "configuration": run.untuned.training, "own_metrics": metrics, "source": source | images}
             )

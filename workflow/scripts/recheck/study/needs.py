@@ -7,7 +7,7 @@ from recheck.study.model import Run
 
 
 def needs(run: Run, protocol: Mapping[str, Any]) -> list[str]:
-    """What a row has beyond its loss and miner, in words; empty for a row that is not trained."""
+    """What a row needs beyond the protocol, its loss and its miner, in words; empty for a row that is not trained."""
     if not run.trained:
         return []
     return [*_batches(run, protocol), *_model(run, protocol), *_passes(run), *_members(run, protocol), *_learned(run)]

@@ -133,7 +133,8 @@ def _sentence(error: ValidationError, file: str) -> str:
         expected = " or ".join(TYPES[name] for name in types)
         return f"'{key}' must be {expected}, found {described(error.instance)}."
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
-        return f"the name '{error.instance}'{inside} must consist of lower-case letters, digits, '_' and '-'."
+        allowed = "contain only lower-case letters, digits, '_' and '-'"
+        return f"the name '{error.instance}'{inside} must begin with a lower-case letter or digit and {allowed}."
     if error.validator in LIMITS:
         return f"'{key}' must be {LIMITS[error.validator]} {error.validator_value}, found {described(error.instance)}."
     if error.validator in _LENGTHS and not len(error.instance):

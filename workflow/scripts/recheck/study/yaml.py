@@ -68,7 +68,8 @@ def _check_plain(value: dict[str, Any], path: str | Path) -> None:
         if isinstance(item, dict):
             for name in item:
                 if not isinstance(name, str):
-                    raise UserError(f"{path}: a key in '{key}' is {described(name)}, but keys must be text.")
+                    place = f" in '{key}'" if key else ""
+                    raise UserError(f"{path}: a key{place} is {described(name)}, but keys must be text.")
             waiting += [(child, f"{key}.{name}".lstrip(".")) for name, child in item.items()]
         elif isinstance(item, list):
             waiting += [(child, f"{key}.{number}") for number, child in enumerate(item)]

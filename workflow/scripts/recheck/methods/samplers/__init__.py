@@ -13,7 +13,7 @@ import numpy as np
 from recheck.blame import wrong_result
 from recheck.errors import UserError
 from recheck.methods.samplers.passes import draw_pass
-from recheck.names import OWN
+from recheck.names import MODULE_ATTRIBUTE
 from recheck.parts import build, takes
 
 
@@ -30,7 +30,7 @@ def build_sampler(spec: dict[str, Any], labels: np.ndarray, super_labels: np.nda
         raise wrong_result(
             "sampler", sampler, drawn, f"a list of batches, each a list of positions from 0 to {len(labels) - 1}"
         )
-    if not drawn and OWN.fullmatch(spec["class"]):
+    if not drawn and MODULE_ATTRIBUTE.fullmatch(spec["class"]):
         raise wrong_result("sampler", sampler, drawn, "at least one batch")
     if not drawn:
         raise UserError(

@@ -63,7 +63,10 @@ class BestSoFar(Figure):
         batch_size, others = study_batch(facts), other_batches(facts)
         if batch_size and others:
             other_sizes = " and ".join(map(str, others))
-            yield f"Solid, filled dots: batches of {batch_size} images; dashed, hollow dots: {other_sizes}."
+            yield (
+                f"Solid lines with filled dots: batches of {batch_size} images; dashed lines with hollow dots: "
+                f"{other_sizes}."
+            )
         by_batch = {
             same: {e["row"] for e in facts["quoted_searches"] if e["same_batch"] == same} for same in (True, False)
         }

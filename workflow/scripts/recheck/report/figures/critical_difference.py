@@ -64,7 +64,7 @@ def draw(
             _diagram(axis, result, labels, height)
             axis.set_title(f"{title}: {result.blocks} {blocks}s, {_test(result)}")
             if missing := [label for label in everything if label not in labels]:
-                text = f"not ranked, without a value on every {blocks}: {', '.join(missing)}"
+                text = f"not ranked, because a value is missing on at least one {blocks}: {', '.join(missing)}"
                 axis.text(0, -0.01, text, transform=axis.transAxes, va="top", fontsize=SMALL, color=GREY, wrap=True)
         if published:
             figure.suptitle(PUBLISHED_ONLY)
@@ -150,7 +150,7 @@ class CriticalDifference(StudyFigure):
     caption = (
         "The rank of each method on each dataset (1 is the highest value), averaged over datasets. Methods joined by a "
         "thick bar are not separated: their average ranks are at most the critical difference of Nemenyi's test (5 %) "
-        "apart. Methods without a value on every one of these datasets are not ranked."
+        "apart. A method is ranked only if it has a value on every one of these datasets."
     )
 
     def sentences(self, facts: Sequence[Facts]) -> Iterable[str]:

@@ -131,6 +131,9 @@ class Differences(Figure):
                 f"{seeds} seeds are too few for p ≤ 0.05: the smallest possible p is {2.0 ** (1 - seeds):g}, and the "
                 f"confidence of the interval is only {100 * (1 - 2.0 ** (1 - seeds)):g} %."
             )
+        counts = [row["seeds"] for row in facts["rows"] if row["name"] in facts["measured"]]
+        if len(counts) <= MOST_NUMBERS and (min(counts) < 2 or facts["scope"] == "so_far"):
+            yield "A number in brackets has neither an interval nor a test: the methods have only one seed in common."
         yield "comparison.csv, beside the table, has all numbers."
 
     def applies(self, facts: Facts) -> bool:

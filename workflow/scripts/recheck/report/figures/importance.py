@@ -31,7 +31,9 @@ class Importance(Figure):
         """One panel per row with several free settings: a bar per setting, with its share in percent."""
         shown = [row for row in inputs.labels if row in inputs.importances]
         if not shown:
-            return note("No search shows yet how much each setting matters.", png, svg)
+            return note(
+                "No importance: the finished trials of a search need two or more different objectives.", png, svg
+            )
         most = max(len(inputs.importances[row]) for row in shown)
         with styled() as plt:
             figure, axes = panels(plt, len(shown), PANELS_PER_ROW, 0.32 * most + 0.7, 0.2, shared="x")

@@ -44,9 +44,9 @@ def text(facts: Mapping[str, Any], rows: pd.DataFrame, sizes: Mapping[str, Any])
         sentences += _about_searches(rows)
     if "cost_needs" in rows:
         sentences.append(
-            "“Needs”: what a method needs beyond its loss and miner. “Images” (passed through the network in training, "
-            "with all views and members), trainable “Parameters” and “CPU s” of training are totals per seed over all "
-            "folds or members, without the search."
+            "“Needs”: what a method needs beyond the protocol, its loss and its miner. “Images” (passed through the "
+            "network in training, with all views and members), trainable “Parameters” and “CPU s” of training are "
+            "totals per seed over all folds or members, without the search."
         )
     if BEST_ON_TEST in facts["views"]:
         sentences.append(
