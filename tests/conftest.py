@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -43,7 +43,7 @@ def pytest_configure(config):
 
         torch.set_num_threads(1)
     # no test may depend on how busy the machine is
-    settings.register_profile("untimed", deadline=None)
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
 
 

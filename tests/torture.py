@@ -142,9 +142,9 @@ def show_parts(tally: Tally) -> None:
     """The second table: what became of hostile input. Wrong answers are counted as lost in the first table, too."""
     if tally.parts:
         print("\n| hostile input | tried | refused | accepted harmlessly | wrong |\n|---|--:|--:|--:|--:|")
-    for part, counts in sorted(tally.parts.items()):
+    for kind, counts in sorted(tally.parts.items()):
         numbers = [sum(counts.values()), counts["refused"], counts["harmless"], counts["wrong"]]
-        print(f"| {part} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
+        print(f"| {kind} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
 
 
 def quickstart_twice(table: Table, folder: Path, options: argparse.Namespace) -> None:

@@ -49,8 +49,8 @@ def test_one_file(tmp_path, kind, record_property):
     write(tmp_path / "new" / name)
     new, old = (tmp_path / "new" / name).read_bytes(), b"of an earlier run"
     for _ in crash_points(lambda: write(tmp_path / "folder" / name), record_property):
-        found = files(tmp_path / "folder") if (tmp_path / "folder").exists() else {}
-        assert found.get(name, old) in (old, new)
+        present = files(tmp_path / "folder") if (tmp_path / "folder").exists() else {}
+        assert present.get(name, old) in (old, new)
         write(tmp_path / "folder" / name)
         assert files(tmp_path / "folder") == {name: new}
         (tmp_path / "folder" / name).write_bytes(old)
@@ -97,8 +97,8 @@ def test_unpacking(tmp_path, record_property):
     whole, root = files(tmp_path / "whole"), tmp_path / "data" / "images"
     old = {name: content for name, content in whole.items() if name != "images/0/x.jpg"}
     for _ in crash_points(lambda: work(root), record_property, least=10):
-        found = {name: content for name, content in files(root.parent).items() if name.startswith("images")}
-        assert found in ({}, old, whole)
+        present = {name: content for name, content in files(root.parent).items() if name.startswith("images")}
+        assert present in ({}, old, whole)
         work(root)
         assert files(root.parent) == whole
         (root / "0" / "x.jpg").unlink()  # so that the tree must be replaced

@@ -100,11 +100,11 @@ def test_every_kind_of_write(tmp_path, record_property):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert len(report) == 14
-    full = {kind: found["full"] for kind, found in report.items()}
-    refused = {kind: found["read_only"] for kind, found in report.items()}
+    full = {kind: result["full"] for kind, result in report.items()}
+    refused = {kind: result["read_only"] for kind, result in report.items()}
     assert refused.pop("copy") == "written", "the file exists with the right content, so nothing is written"
     assert "MB are free: free some space" in refused.pop("pack"), "the new pack needs space beside the old one"
     assert {kind: said for kind, said in full.items() if not re.search(NO_SPACE, said)} == {}
     assert {kind: said for kind, said in refused.items() if READ_ONLY not in said} == {}
-    assert {kind: found["wrong"] for kind, found in report.items() if found["wrong"]} == {}
+    assert {kind: result["wrong"] for kind, result in report.items() if result["wrong"]} == {}
     record_property("tried", 3 * len(report))

@@ -63,10 +63,10 @@ def test_a_damaged_model_is_refused(model, tmp_path, record_property):
 
     def check(content):
         path.write_bytes(content)
-        found = answer(load_model, path, SPEC, DATA, CPU)
-        assert isinstance(found, UserError) == (content != whole)
+        result = answer(load_model, path, SPEC, DATA, CPU)
+        assert isinstance(result, UserError) == (content != whole)
         if content != whole:
-            assert f"{path} is damaged" in str(found) and "delete it and run again" in str(found)
+            assert f"{path} is damaged" in str(result) and "delete it and run again" in str(result)
 
     check(whole)
     run(60, damaged(whole), record_property, check)
@@ -141,8 +141,8 @@ def test_wrong_tensors_with_a_valid_seal(tmp_path, name, value, sentence):
         lambda: load_model(tmp_path / "model", SPEC, DATA, CPU),
         lambda: load_any(tmp_path / "model", CPU, True),
     ):
-        found = answer(load)
-        assert isinstance(found, UserError) and sentence in str(found) and str(found).isprintable()
+        result = answer(load)
+        assert isinstance(result, UserError) and sentence in str(result) and str(result).isprintable()
 
 
 @pytest.mark.parametrize("rows", [np.ones(3), np.ones((2, 2, 2)), np.ones((2, 2), np.float64), np.ones((2, 2), bool)])
@@ -169,8 +169,8 @@ def test_states_damaged_at_fifty_places(tmp_path, kind, record_property, caplog)
             damage = bytearray(content)
             damage[place] ^= int(generator.integers(1, 256))
             path.write_bytes(damage if kind == "flipped" else content[:place])
-            found = file.load()
-            assert (found and {"number": found["number"]}) == next(expected)
+            result = file.load()
+            assert (result and {"number": result["number"]}) == next(expected)
         for path, content in whole.items():
             path.write_bytes(content)
         assert file.load()["number"] == 2
@@ -207,9 +207,9 @@ def test_damaged_weights_files_give_an_error_or_tensors(tmp_path, suffix, record
     def check(content):
         path.write_bytes(content)
         with only_below(tmp_path):
-            found = answer(read_tensors, path, "Backbone weights")
-        if not isinstance(found, UserError):
-            assert all(isinstance(tensor, torch.Tensor) for tensor in found.values())
+            result = answer(read_tensors, path, "Backbone weights")
+        if not isinstance(result, UserError):
+            assert all(isinstance(tensor, torch.Tensor) for tensor in result.values())
 
     run(60, st.one_of(damaged(whole.read_bytes()), st.binary(max_size=100)), record_property, check)
 

@@ -127,8 +127,8 @@ def test_any_text(folder, record_property):
         tried.append(1)
         path = folder / "text.yaml"
         path.write_bytes(text.encode(errors="replace") if isinstance(text, str) else text)
-        found = answer(read_yaml, path)
-        assert isinstance(found, (dict, UserError))
+        result = answer(read_yaml, path)
+        assert isinstance(result, (dict, UserError))
 
     garbage()
     record_property("tried", len(tried))

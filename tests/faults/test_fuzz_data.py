@@ -83,9 +83,9 @@ def test_split(data, tmp_path, record_property):
 
     def check(content):
         path.write_bytes(content)
-        found = answer(read_split, path, 0)
-        if not isinstance(found, UserError) and b'"sha256"' in content and content != whole:
-            assert {role: images.tolist() for role, images in found.items()}.items() <= right.items()
+        result = answer(read_split, path, 0)
+        if not isinstance(result, UserError) and b'"sha256"' in content and content != whole:
+            assert {role: images.tolist() for role, images in result.items()}.items() <= right.items()
         answer(FoldData.load, data / "images.csv", path, data / "packed", 0)
 
     values = st.one_of(damaged(whole), trees.map(json.dumps).map(str.encode), st.binary(max_size=100))
@@ -105,8 +105,8 @@ def test_images(data, tmp_path, kind, record_property):
 
     def check(content):
         path.write_bytes(content)
-        found = answer(pack, index, tmp_path, None, tmp_path / "packed", "abc")
-        if not isinstance(found, UserError):
+        result = answer(pack, index, tmp_path, None, tmp_path / "packed", "abc")
+        if not isinstance(result, UserError):
             assert decode(path).shape == (*shape_of(path), 3)
             PackedImages(tmp_path / "packed").verify()
 
@@ -122,13 +122,13 @@ def test_packs(data, tmp_path, record_property, kind):
 
     def check(changed):
         name, content = changed
-        for own, bytes_ in whole.items():
-            (tmp_path / own).write_bytes(content if own == name else bytes_)
+        for file, bytes_ in whole.items():
+            (tmp_path / file).write_bytes(content if file == name else bytes_)
         answer(data_hashes, data / "split.json", tmp_path / "pack.json")
-        found = answer(PackedImages, tmp_path)
-        if not isinstance(found, UserError):
+        result = answer(PackedImages, tmp_path)
+        if not isinstance(result, UserError):
             for number in range(len(images)):
-                pixels = answer(found.image, number)
+                pixels = answer(result.image, number)
                 assert isinstance(pixels, UserError) or pixels.tobytes() == images[number]
 
     for about in (
@@ -201,8 +201,8 @@ def test_archives(tmp_path, make, record_property):
     def check(content):
         (downloads / "a.bin").write_bytes(content)
         with only_below(root.parent):
-            found = answer(extract, archives, downloads, verified, root)
-        if isinstance(found, UserError):
+            result = answer(extract, archives, downloads, verified, root)
+        if isinstance(result, UserError):
             assert not root.exists()
             assert not root.parent.exists() or not list(root.parent.iterdir())
         else:
@@ -217,7 +217,7 @@ def test_archives(tmp_path, make, record_property):
 
 def test_dropped_archives_of_checkpoints(tmp_path, record_property):
     folder = "e/Test50_50_Partitions4_{}/saved_models/{}_best3.pth"
-    good = [(folder.format(fold, part), tarfile.REGTYPE, "") for fold in range(4) for part in ("trunk", "embedder")]
+    good = [(folder.format(fold, module), tarfile.REGTYPE, "") for fold in range(4) for module in ("trunk", "embedder")]
     drop = tmp_path / "drop"
     drop.mkdir()
 

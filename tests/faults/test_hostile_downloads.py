@@ -12,10 +12,11 @@ from recheck.errors import UserError
 from support.faults import hostile_downloads
 from support.faults.fuzz import MORE, SEED, Outcomes, only_below
 from support.faults.hostile_downloads import DATA, WHOLE
+from support.hang import HANG_SECONDS
 from support.services.servers import Answer, serving
 
 DAILY = 60
-QUICK = Patience(waits=(0, 0), timeout=20, longest=0)
+QUICK = Patience(waits=(0, 0), timeout=HANG_SECONDS, longest=0)
 
 
 def entry(known, *urls):

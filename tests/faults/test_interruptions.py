@@ -1,5 +1,7 @@
 """Interrupted, killed, out of space: running the same command again gives the same bits."""
 
+import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -13,6 +15,7 @@ from safetensors.torch import load_file
 
 from recheck.data.packed import BLOCK, PackedImages
 from support.datasets.glyphs import make_glyphs
+from support.faults import kills
 from support.faults.disks import private_mounts
 from support.hang import HANG_SECONDS, wait_until
 
@@ -32,8 +35,34 @@ def long(project):
 
 
 def wait_for(condition, process):
+    """Wait for an event in a process that does not end by itself. The condition may be false again afterwards."""
     assert wait_until(lambda: condition() or process.poll() is not None, pause=0.05)
-    assert condition(), process.communicate()[0]
+    assert process.poll() is None, process.communicate(timeout=HANG_SECONDS)[0]
+
+
+def kill(process):
+    """Kill the process group; return when all of its processes have closed their output, that is, have ended."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=HANG_SECONDS)
+
+
+def stop(process, number):
+    """Send a signal to all processes of the group, and return what they printed.
+
+    Snakemake gets TERM first, the others when it says that it waits for them: its TERM handler takes a lock that it
+    already holds while it handles the end of a job, and then it would never end.
+    """
+    said = []
+    if number == signal.SIGTERM:
+        os.kill(process.pid, number)
+        said = list(itertools.takewhile(lambda line: "Will exit after finishing" not in line, process.stdout))
+    for each in kills.members(process.pid) if number == signal.SIGTERM else [-process.pid]:
+        if each != process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, number)
+    said += process.stdout.readlines()
+    process.wait(HANG_SECONDS)
+    return "".join(said)
 
 
 def shorten(project):
@@ -46,8 +75,7 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     """Ctrl-C in a terminal reaches the whole process group, and so does TERM here, including loader workers."""
     process = long.start("--cores", "1", "--config", f"workers={workers}", "--", MODEL)
     wait_for(long.path(STATE).exists, process)
-    os.killpg(process.pid, number)
-    output, _ = process.communicate(timeout=HANG_SECONDS)
+    output = stop(process, number)
     assert process.returncode != 0
     assert "state saved: run the same command again to resume" in output
     assert "1 job was stopped by a signal. Run the same command again to resume." in output
@@ -57,8 +85,7 @@ def test_interrupted_in_the_middle_of_training(long, finished, number, workers):
     # the next run resumes, and the state of another configuration is never used
     process = long.start("--cores", "1", "--", MODEL)
     wait_for(lambda: long.path(LOG).exists() and "Resuming at epoch" in long.read(LOG), process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    kill(process)
     shorten(long)
     shutil.rmtree(long.path(".snakemake/locks"))  # as `--unlock` does
     long.succeed("--cores", "1", "--", MODEL)
@@ -106,8 +133,7 @@ def test_damaged_state_files_are_not_used(long, finished):
     """With one file truncated and one bit flipped in the other, training starts over and gives the same bits."""
     process = long.start("--cores", "1", "--", MODEL)
     wait_for(long.path(STATE).exists, process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    kill(process)
     for path in long.path(STATE).parent.iterdir():
         data = bytearray(path.read_bytes())
         if data:  # the kill may have come while the next state was still empty
@@ -134,8 +160,7 @@ def test_killed_in_the_middle_of_packing(fresh):
     fresh.write("wait", "")
     process = fresh.start("--cores", "1", "--", target)
     wait_for(lambda: journal.exists() and journal.read_text(), process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    kill(process)
     assert not fresh.path(target).exists()
     fresh.path("wait").unlink()
     shutil.rmtree(fresh.path(".snakemake/locks"))  # as `--unlock` does

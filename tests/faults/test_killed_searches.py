@@ -17,7 +17,7 @@ KILLS_PER_RUN = 3
 
 def results(project):
     """Path → hash of every result; the state of a run depends on when it was saved."""
-    return {path: found for path, found in content(project).items() if not path.startswith("results/state/")}
+    return {path: digest for path, digest in content(project).items() if not path.startswith("results/state/")}
 
 
 def forget(project):

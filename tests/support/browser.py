@@ -24,7 +24,8 @@ def chromium() -> Iterator:
 
     with sync_playwright() as playwright:
         # as root, as in most containers, Chromium starts only without its sandbox; it opens only our own files
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=1000 * HANG_SECONDS)
         yield browser
         browser.close()
 
@@ -73,6 +74,27 @@ class Tab:
             }""",
             key,
         )
+
+    def go_to(self, fragment: str) -> None:
+        """Change the fragment of the address, and wait until the page has read it."""
+        self.page.evaluate(
+            """(fragment) => new Promise((done) => {
+              addEventListener("hashchange", () => done(), { once: true });
+              location.hash = fragment;
+            })""",
+            fragment,
+        )
+
+    def close_dialog(self) -> None:
+        """Press Escape, and wait for the event with which the dialog tells the page that it is closed."""
+        self.page.evaluate(
+            """() => {
+              const dialog = document.querySelector('dialog');
+              window.closing = new Promise((done) => dialog.addEventListener('close', () => done(), { once: true }));
+            }"""
+        )
+        self.page.keyboard.press("Escape")
+        self.page.evaluate("() => window.closing")
 
     def fragment(self) -> str:
         return self.page.evaluate("location.hash")

@@ -1,5 +1,6 @@
 """Waiting for an event. Only a hang ends the wait without it."""
 
+import multiprocessing
 import time
 from collections.abc import Callable
 
@@ -17,3 +18,8 @@ def wait_until(condition: Callable[[], bool], pause: float = 0.01, seconds: floa
             return False
         time.sleep(pause)
     return True
+
+
+def children_end() -> bool:
+    """Whether all child processes end. PyTorch's loader waits only ten seconds for its processes."""
+    return wait_until(lambda: not multiprocessing.active_children())

@@ -18,16 +18,16 @@ def ordered(items: list[Any], processes: int) -> list[Any]:
     files = [list(group) for _, group in groupby((item for item in items if is_long(item)), lambda item: item.path)]
     files.sort(key=lambda tests: tests[0].path.name != FIRST)
     short = [item for item in items if not is_long(item)]
-    parts: list[list[Any]] = [[] for _ in range(processes)]
+    shares: list[list[Any]] = [[] for _ in range(processes)]
     for tests in files:
-        min(parts, key=len).extend(tests)
+        min(shares, key=len).extend(tests)
     result, left = [], len(items)
-    for place, part in enumerate(parts):
+    for place, share in enumerate(shares):
         size = left // (processes - place)
-        part += short[: max(0, size - len(part))]
-        del short[: len(part) - sum(is_long(item) for item in part)]
-        result += part
-        left -= len(part)
+        share += short[: max(0, size - len(share))]
+        del short[: len(share) - sum(is_long(item) for item in share)]
+        result += share
+        left -= len(share)
     return result + short
 
 

@@ -60,9 +60,9 @@ def _importable(content: Any) -> Iterator[None]:
     module = types.ModuleType("networks")
     values = content.values() if isinstance(content, dict) else content if isinstance(content, tuple) else [content]
     for value in values:
-        for part in value.modules() if isinstance(value, nn.Module) else ():
-            if type(part).__module__ == "networks":
-                setattr(module, type(part).__name__, type(part))
+        for submodule in value.modules() if isinstance(value, nn.Module) else ():
+            if type(submodule).__module__ == "networks":
+                setattr(module, type(submodule).__name__, type(submodule))
     sys.modules["networks"] = module
     try:
         yield

@@ -192,18 +192,18 @@ class Replay(Run):
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every tensor of the run under the name that files use."""
         yield from self.model.state_dict().items()
-        for part in ("projector", "loss"):
-            module = getattr(self, part)
+        for owner in ("projector", "loss"):
+            module = getattr(self, owner)
             for name, tensor in ({} if module is None else module.state_dict()).items():
-                yield f"{part}.{name}", tensor
+                yield f"{owner}.{name}", tensor
 
     def tensor(self, name: str) -> torch.Tensor:
         """A tensor by its name in a file; a loss inside another loss may have been recorded without the outer one."""
         tensors = dict(self.tensors())
         if name in tensors:
             return tensors[name]
-        part, _, rest = name.partition(".")
-        matches = [known for known in tensors if known.startswith(f"{part}.") and known.endswith(f".{rest}")]
+        owner, _, rest = name.partition(".")
+        matches = [known for known in tensors if known.startswith(f"{owner}.") and known.endswith(f".{rest}")]
         assert len(matches) == 1, f"'{name}' is recorded, but the run has {sorted(tensors)}"
         return tensors[matches[0]]
 

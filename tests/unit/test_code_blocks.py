@@ -69,7 +69,7 @@ def test_every_block_has_a_language_and_no_table_cell_or_paragraph_is_too_long(p
     cells = [cell for line in prose.splitlines() if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
     assert [cell for cell in cells if len(cell.strip()) > 200] == []
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )", re.sub(r"<!--.*?-->", "", prose))
-    assert [part for part in paragraphs if len(part.strip().splitlines()) > 5] == []
+    assert [paragraph for paragraph in paragraphs if len(paragraph.strip().splitlines()) > 5] == []
 
 
 # --- Python ---------------------------------------------------------------------------------------------------------

@@ -26,14 +26,14 @@ def instructions():
 
 def sections():
     """Section → lines of apptainer.def; the header is the section ''."""
-    found, name = {"": []}, ""
+    lines, name = {"": []}, ""
     for line in (ROOT / "apptainer.def").read_text(encoding="utf-8").splitlines():
         if line.startswith("%"):
             name = line[1:]
-            found[name] = []
+            lines[name] = []
         elif line.strip() and not line.startswith("#"):
-            found[name].append(line.strip())
-    return found
+            lines[name].append(line.strip())
+    return lines
 
 
 def prefix(path):

@@ -63,13 +63,13 @@ def imports(path, also_late):
 
 @cache
 def _imports(text, also_late):
-    tree, found = ast.parse(text), []
+    tree, names = ast.parse(text), []
     for node in _run(tree) if also_late else tree.body:
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return found
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names
 
 
 def _run(tree):

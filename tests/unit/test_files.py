@@ -85,8 +85,8 @@ def test_every_file_below_a_folder(tmp_path):
     (tmp_path / "a" / "link").symlink_to(tmp_path / "b")
     (tmp_path / "a" / "folder").symlink_to(tmp_path)
     (tmp_path / "a" / "loop").symlink_to("loop")
-    found = {below(entry, tmp_path) for entry in walk(tmp_path)}
-    assert found == {"b", "a/c", "a/.hidden", ".git/x", "a/link"}
+    names = {below(entry, tmp_path) for entry in walk(tmp_path)}
+    assert names == {"b", "a/c", "a/.hidden", ".git/x", "a/link"}
     assert {below(entry, f"{tmp_path}/") for entry in walk(f"{tmp_path}/", lambda name: name[0] == ".")} == {
         "b", "a/c", "a/link"
     }  # fmt: skip

@@ -61,8 +61,8 @@ def test_a_layer_imports_only_layers_below_it(layer):
     for path in (PACKAGE / layer).rglob("*.py"):
         for node in imports_in(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "recheck":
-                parts = node.module.split(".")[1:2] or [alias.name for alias in node.names]
-                assert set(parts) <= allowed, f"{path.relative_to(PACKAGE)} imports {node.module}"
+                words = node.module.split(".")[1:2] or [alias.name for alias in node.names]
+                assert set(words) <= allowed, f"{path.relative_to(PACKAGE)} imports {node.module}"
 
 
 def test_every_module_is_in_a_layer_or_shared():
@@ -103,8 +103,8 @@ def test_no_test_imports_another_test():
     for path in suspects:
         for node in imports_in(path):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
-            parts = {part for module in modules for part in module.split(".")}
-            assert not parts & {*tests, "conftest"}, f"{path.relative_to(ROOT)} imports {', '.join(modules)}"
+            words = {word for module in modules for word in module.split(".")}
+            assert not words & {*tests, "conftest"}, f"{path.relative_to(ROOT)} imports {', '.join(modules)}"
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ def test_every_process_starts_with_long_tests(processes):
     left = order
     for process in range(processes):
         size = len(left) // (processes - process)
-        part, left = [is_long(item) for item in left[:size]], left[size:]
-        assert part[0] and part == sorted(part, reverse=True)
+        share, left = [is_long(item) for item in left[:size]], left[size:]
+        assert share[0] and share == sorted(share, reverse=True)
 
 
 def test_long_tests_of_a_file_stay_together():

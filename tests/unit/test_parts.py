@@ -56,7 +56,7 @@ NO_PARTS = ("Base", "Mixin", "GenericPairLoss", "LRScheduler", "Optimizer", "For
 def modules_of(name):
     module = importlib.import_module(name)
     below = pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}.")
-    return [module, *(importlib.import_module(found.name) for found in below)]
+    return [module, *(importlib.import_module(each.name) for each in below)]
 
 
 def classes_of(kind, module):
@@ -80,12 +80,12 @@ def listed(kind, ours):
 
 @pytest.mark.parametrize("kind", parts.KINDS)
 def test_the_table_has_exactly_the_classes_of_our_own_modules(kind):
-    found = set()
+    defined = set()
     for module in (module for name in OWN[kind] for module in modules_of(name)):
-        found |= {
+        defined |= {
             (place, name) for place, name in classes_of(kind, module) if getattr(module, name).__module__ == place
         }
-    assert listed(kind, ours=True) == found
+    assert listed(kind, ours=True) == defined
 
 
 @pytest.mark.parametrize("kind", BASE)

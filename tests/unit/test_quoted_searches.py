@@ -71,23 +71,23 @@ def test_all_trials_are_read(searches):
 
 
 def test_the_selected_trials_have_the_published_values(searches):
-    found = {(s.row, s.dataset, s.batch): round(100 * s.best, 2) for s in searches}
+    selected = {(s.row, s.dataset, s.batch): round(100 * s.best, 2) for s in searches}
     wanted = {
         (row, *place): value
         for row, values in SELECTED.items()
         for place, value in zip(PLACES, values, strict=True)
         if value is not None
     }
-    assert found == wanted
+    assert selected == wanted
 
 
 def test_ten_optima_lie_on_a_bound(searches):
-    found = {
+    on_bound = {
         (s.dataset, s.row, s.batch, setting, round(s.selected.values[setting], 9), bound)
         for s in searches
         for setting, bound in s.on_bound.items()
     }
-    assert found == ON_BOUND
+    assert on_bound == ON_BOUND
 
 
 def search(values, best, **space):
@@ -133,8 +133,8 @@ def test_our_studies_search_the_published_spaces_and_mlrc_has_the_selected_value
     trained = shipped("mlrc")
     for published in searches:
         space = studies[published.batch].run(published.dataset, published.row).search.space
-        found = {name: (e["low"], e["high"], e.get("log", False)) for name, e in space.items()}
-        assert found == {p.name: (p.low, p.high, p.log) for p in published.space}, published.row
+        bounds = {name: (e["low"], e["high"], e.get("log", False)) for name, e in space.items()}
+        assert bounds == {p.name: (p.low, p.high, p.log) for p in published.space}, published.row
         if published.batch == 32:
             settings = trained.run(published.dataset, published.row).settings
             for name, value in published.selected.values.items():

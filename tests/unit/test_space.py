@@ -27,9 +27,9 @@ NUMBERS = Parameter("x", values=(1, 2, 8))
     ],
 )
 def test_places_become_values_inside_the_bounds(parameter, values):
-    found = [parameter.at(place) for place in (0.0, 0.5, 1.0)]
-    assert found == pytest.approx(values) if parameter in (REAL, LOG) else found == values
-    assert [type(value) for value in found] == [type(value) for value in values]
+    points = [parameter.at(place) for place in (0.0, 0.5, 1.0)]
+    assert points == pytest.approx(values) if parameter in (REAL, LOG) else points == values
+    assert [type(value) for value in points] == [type(value) for value in values]
 
 
 def test_proposed_numbers_are_short_and_stay_inside():

@@ -123,9 +123,14 @@ def test_the_report_of_the_first_gpu(tmp_path, monkeypatch):
         f"Different: {runs}/fold1/model.safetensors",
         "triplet, separated: CPU P@1 0.375; GPU P@1 0.5.",
     ]
-    stopped = first_gpu.run(first_gpu.Step("interrupted", "timeout --signal=INT 0.01 sleep 99", 1, True), folder)
+    stopped = first_gpu.run(first_gpu.Step("interrupted", "timeout --signal=INT 0.01 sleep inf", 60, True), folder)
     assert stopped["ended"] == "ok"
-    steps = [("good", "echo fine", 1), ("bad", "false", 1), ("gone", "no_such_program", 1), ("slow", "sleep 99", 0.001)]
+    steps = [
+        ("good", "echo fine", 60),
+        ("bad", "false", 60),
+        ("gone", "no_such_program", 60),
+        ("slow", "sleep inf", 0.001),
+    ]
     outcomes = [first_gpu.run(first_gpu.Step(*step), folder) for step in steps]
     assert [one["ended"] for one in outcomes] == ["ok", "failed (1)", "failed (127)", "stopped: too slow"]
     assert (folder / "good.txt").read_text() == "$ echo fine\nfine\n"

@@ -71,9 +71,9 @@ def test_sorting_filtering_and_the_address(browser, path):
         tab.page.check('[data-menu="family"] input[value="triplets"]')
         assert tab.column("label") == ["Triplet", "Triplet"]
         assert tab.fragment() == "#family=triplets"
-        tab.page.evaluate("location.hash = '#kind=quoted+only'")
+        tab.go_to("#kind=quoted+only")
         assert tab.column("label") == ["Quoted"]
-        tab.page.evaluate("location.hash = '#verdict=lower&verdict=not+run'")
+        tab.go_to("#verdict=lower&verdict=not+run")
         assert tab.column("P@1:verdict") == ["·\nnot run", "↓\nlower"], "signs and words, not only colours"
         assert "1 not reproduced" in tab.texts("#summary li")
 
@@ -83,7 +83,7 @@ def test_provenance_by_mouse_and_by_keyboard(browser, path):
         tab.page.click(f'[data-id="{BIRDS}/triplet/separated"] .ours button')
         text = tab.page.inner_text("dialog")
         assert tab.page.inner_text("#panel-title") == "Triplet: P@1"
-        for part in (
+        for words in (
             "50.50 ± 1.24 %",
             "51.25 % Paper 9, counted as a single run",
             "The prediction interval for the published value is 48.01 to 52.99; the value lies inside, but",
@@ -97,21 +97,21 @@ def test_provenance_by_mouse_and_by_keyboard(browser, path):
             "torch 2.13.0",
             "1 min",
         ):
-            assert part in text
+            assert words in text
         folder = "results/small/birds/triplet/seed{0,1,2}"
         command = f"snakemake --cores all {folder}/separated.json --forcerun {folder}/fold{{0,1}}/model.safetensors"
         assert f"{command} --config reuse=false" in text
         tab.page.click("dialog details summary")
         assert "margin: 0.125" in tab.page.inner_text("dialog details")
         opened = tab.fragment()
-        tab.page.keyboard.press("Escape")
+        tab.close_dialog()
         assert not tab.page.is_visible("dialog") and tab.fragment() == ""
         tab.page.focus(".board tbody input")
         for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
             tab.page.keyboard.press(key)
         assert tab.page.inner_text("#panel-title") == "Proxy: P@1"
         assert "One run." in tab.page.inner_text("dialog")
-        tab.page.keyboard.press("Escape")
+        tab.close_dialog()
         tab.page.click(f'[data-id="{BIRDS}/quoted/separated"] .published button')
         assert 'snakemake --cores all small --config "methods=[quoted]"' in tab.page.inner_text("dialog")
     with Tab(browser, path, opened) as tab:

@@ -48,9 +48,9 @@ def test_the_terminal_warns_before_and_after_training(project):
 def test_the_log_and_the_record_of_the_run_have_one_sentence_per_finding(project):
     log = project.read("logs/letters/glyphs/triplet/seed0/fold0/train.log")
     record = json.loads(project.read("results/letters/glyphs/triplet/seed0/fold0/run.json"))
-    checks = [found["check"] for found in record["warnings"]]
+    checks = [warning["check"] for warning in record["warnings"]]
     assert checks == ["frozen_batch_norm", "no_negative_pairs", "zero_loss"]
-    assert all(f"WARNING triplet, seed 0, fold 0: {found['text']}" in log for found in record["warnings"])
+    assert all(f"WARNING triplet, seed 0, fold 0: {warning['text']}" in log for warning in record["warnings"])
     assert json.loads(project.read("results/letters/glyphs/sane/seed0/fold0/run.json"))["warnings"] == []
 
 
@@ -65,7 +65,7 @@ def test_the_row_is_marked_and_not_bold_in_every_format(project):
     latex = project.read("results/letters/glyphs/table.tex")
     assert r"Triplet \textsuperscript{$\dagger$} &" in latex and NO_PAIRS in latex
     table = json.loads(project.read("results/letters/glyphs/table.json"))
-    assert ("triplet", "zero_loss") in {(found["method"], found["check"]) for found in table["warnings"]}
+    assert ("triplet", "zero_loss") in {(warning["method"], warning["check"]) for warning in table["warnings"]}
     assert not any(row["best"] for row in table["rows"] if row["method"] == "triplet")
 
 

@@ -53,7 +53,7 @@ def _run(work: Callable[[], object], number: int) -> None:
             return
         if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING):
             left[0] -= 1
-            if not left[0]:
+            if left[0] <= 0:  # two threads may count between the two lines
                 os._exit(KILLED)
 
     sys.addaudithook(watch)  # an audit hook can't be removed; it ends with the process

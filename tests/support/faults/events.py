@@ -9,11 +9,13 @@ import json
 import shutil
 import signal
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from support.faults.crashes import CHANGES, WRITING
+from support.hang import wait_until
 from support.project import Project
 
-COUNTS, STRIKE, STRUCK = "events", "strike", "struck"
+COUNTS, PROCESSES, STRIKE, STRUCK = "events", "processes", "strike", "struck"
 ALL = "all"
 HOOK = f"""
 import json as _json
@@ -25,6 +27,7 @@ import threading as _threading
 _process = _os.getpid()
 _workflow = int(_os.environ.setdefault("RECHECK_TESTED_WORKFLOW", str(_process)))
 _place = _sys.argv[0].removesuffix(".py").rsplit(".", 1)[-1]  # <temporary name>.<rule>.py
+_os.close(_os.open(f"{PROCESSES}/{{_process}}", _os.O_CREAT))
 with open({STRIKE!r}) as _file:
     _strike = _json.load(_file)
 _counts = {{
@@ -56,7 +59,8 @@ def _watch(event, arguments):
         for count in _counts.values():
             _os.write(count, b".")
         counted = _counts.get(_strike and _strike["place"])
-        if counted is not None and _os.fstat(counted).st_size == _strike["change"]:
+        # the end of our own byte: the file is longer already if another job has made a change since
+        if counted is not None and _os.lseek(counted, 0, _os.SEEK_CUR) == _strike["change"]:
             if _strike["pause"]:
                 waiting = _threading.Timer(_strike["pause"], _send)
                 waiting.daemon = True
@@ -91,8 +95,9 @@ def watch(project: Project) -> None:
 
 def arm(project: Project, strike: Strike | None) -> None:
     """Count the changes of the next command from zero, and strike it, or let it finish."""
-    shutil.rmtree(project.path(COUNTS), ignore_errors=True)
-    project.path(COUNTS).mkdir()
+    for name in (COUNTS, PROCESSES):
+        shutil.rmtree(project.path(name), ignore_errors=True)
+        project.path(name).mkdir(exist_ok=True)
     project.path(STRUCK).unlink(missing_ok=True)
     project.path(STRIKE).write_text(json.dumps(strike and asdict(strike)))
 
@@ -107,9 +112,15 @@ def changes(project: Project) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in project.path(COUNTS).iterdir()}
 
 
+def _living(project: Project) -> list[str]:
+    """The processes of the last command that have not ended."""
+    return [path.name for path in project.path(PROCESSES).iterdir() if Path("/proc", path.name).exists()]
+
+
 def run(project: Project, *arguments: str, strike: Strike | None = None) -> tuple[int, int]:
-    """Exit code of a Snakemake command, and the number of changes; the strike kills it."""
+    """Exit code of a Snakemake command, and the number of changes; the strike kills it. Its jobs have ended, too."""
     arm(project, strike)
     done = project.snakemake(*arguments)
+    assert wait_until(lambda: not _living(project)), "a job outlives its Snakemake"
     assert done.returncode in (0, -signal.SIGKILL), done.stdout
     return done.returncode, changes(project)[ALL]

@@ -68,8 +68,8 @@ def answer(function: Callable, *arguments: Any) -> Any:
 class Outcomes:
     """Counts what became of the hostile files of a part (checkpoints, …), for the second table of `make torture`."""
 
-    def __init__(self, part: str):
-        self.part, self.refused, self.harmless = part, 0, 0
+    def __init__(self, kind: str):
+        self.kind, self.refused, self.harmless = kind, 0, 0
         self.wrong: list[str] = []
 
     def add(self, name: str, read: Callable[[], Any], right: Callable[[Any], bool]) -> None:
@@ -90,7 +90,7 @@ class Outcomes:
         """Report the counts, and fail if anything was wrong."""
         counts = {"refused": self.refused, "harmless": self.harmless, "wrong": len(self.wrong)}
         record_property("tried", sum(counts.values()))
-        record_property("part", {"name": self.part, **counts})
+        record_property("part", {"name": self.kind, **counts})
         assert not self.wrong, self.wrong
 
 

@@ -223,19 +223,25 @@ class Call:
         return self.process.poll() is None
 
     def printed(self) -> str:
-        self.reader.join(HANG_SECONDS if self.process.poll() == 0 else 10)  # orphans of a killed call keep it open
+        """All output, when all processes have closed it; orphans of a killed call keep it open."""
+        self.reader.join(HANG_SECONDS)
         return "".join(self.output)
 
     def processes(self) -> list[int]:
         """All processes of this call, including orphans, which share its session."""
-        result = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError, IndexError, ValueError):
-                    about = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                    if int(about[3]) == self.process.pid and about[0] != "Z":
-                        result.append(int(entry.name))
-        return result
+        return members(self.process.pid)
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    result = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                about = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(about[3]) == session and about[0] != "Z":
+                    result.append(int(entry.name))
+    return result
 
 
 def undisturbed(project: Project, cores: int) -> Usual:
@@ -272,25 +278,30 @@ def torture(
     cores: int,
     deadline: float,
     tell: Callable[[Moment], None] = lambda moment: None,
+    with_orphans: bool = True,
 ) -> list[str]:
     """Run one round and mark its moments as tried or lost; return the differences at the end.
 
-    A moment is not tried if its rule has too little work left when its turn comes.
+    A moment is not tried if its rule has too little work left when its turn comes. Without ``with_orphans``, each call
+    waits for the jobs that a killed Snakemake has left, so that the round is the same on every machine.
     """
-    call, wrong = None, []
+    calls: list[Call] = []
+    wrong: list[str] = []
     for moment in moments:
         if time.monotonic() > deadline:
             break
-        if call is not None:
-            _settle(call, wrong)
-        call = Call(project, cores, moment.strike(usual))
-        _wait_for_the_end(call, moment, wrong)
+        if calls:
+            _settle(calls[-1], wrong)
+            if not with_orphans and not wait_until(lambda: not calls[-1].processes()):
+                wrong.append("jobs of a killed Snakemake do not end")
+        calls.append(Call(project, cores, moment.strike(usual)))
+        _wait_for_the_end(calls[-1], moment, wrong)
         moment.tried = events.was_struck(project)
         if moment.tried:
             tell(moment)
-        if call.process.returncode == 0:
+        if calls[-1].process.returncode == 0:
             break  # the study is finished, so no rule runs again in this round
-    _finish(project, call, usual, cores, wrong)
+    _finish(project, calls, usual, cores, wrong)
     for moment in moments:
         moment.lost = moment.tried and bool(wrong)
     return wrong
@@ -310,7 +321,7 @@ def _wait_for_the_end(call: Call, moment: Moment, wrong: list[str]) -> None:
     if call.running:
         moment.stuck = ended
         if not ended:
-            wrong.append(f"Snakemake did not end after {moment.signal.name}:\n{call.printed()[-2000:]}")
+            wrong.append(f"Snakemake did not end after {moment.signal.name}:\n{''.join(call.output)[-2000:]}")
         os.killpg(call.process.pid, signal.SIGKILL)
         call.process.wait()
 
@@ -321,16 +332,10 @@ def _settle(call: Call, wrong: list[str]) -> None:
     shutil.rmtree(call.project.path(".snakemake/locks"), ignore_errors=True)
     if call.process.returncode not in (0, 1, 2, 130, 143, -9, -15, -2):
         wrong.append(f"Snakemake ended with {call.process.returncode}")
-    if "this is a bug in Recheck" in call.printed():
-        unexpected = re.findall(r"Unexpected .*", call.printed())
-        wrong.append(f"{unexpected[0] if unexpected else 'an unexpected error'}")
 
 
-def _finish(project: Project, call: Call | None, usual: Usual, cores: int, wrong: list[str]) -> None:
-    """Finish without further signals, and compare."""
-    calls = [call] if call else []
-    if call is not None:
-        wait_until(lambda: not call.running)
+def _finish(project: Project, calls: list[Call], usual: Usual, cores: int, wrong: list[str]) -> None:
+    """Finish without further signals; when all processes of all calls have ended, compare."""
     for _ in range(3):
         if calls and calls[-1].process.returncode == 0:
             break
@@ -346,6 +351,9 @@ def _finish(project: Project, call: Call | None, usual: Usual, cores: int, wrong
             for number in each.processes():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
+    for each in calls:
+        if "this is a bug in Recheck" in (printed := each.printed()):
+            wrong += re.findall(r"Unexpected .*", printed) or ["an unexpected error"]
     wrong += differences(content(project), usual.content)
     if not wrong and (left := project.planned()):
         wrong.append(f"there is something left to do: {left}")

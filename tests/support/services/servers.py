@@ -1,10 +1,13 @@
 """A local web server that can misbehave in many ways."""
 
 import contextlib
+import fcntl
 import re
 import ssl
 import sys
+import termios
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,6 +92,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body if answer.cut is None else body[: answer.cut])
             self.wfile.flush()
         if answer.hold:
+            _wait_until_delivered(self.connection)
             self.server.holding.set()
             self.server.let_go.wait()
 
@@ -116,6 +120,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *arguments):
         pass
+
+
+def _wait_until_delivered(connection) -> None:
+    """Wait until the client's kernel has received all bytes; only Linux tells this."""
+    left = bytearray(4)
+    while sys.platform == "linux":
+        fcntl.ioctl(connection, termios.TIOCOUTQ, left)
+        if not int.from_bytes(left, sys.byteorder):
+            return
+        time.sleep(0.001)
 
 
 @contextlib.contextmanager

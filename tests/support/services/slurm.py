@@ -54,6 +54,11 @@ SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_interval=1
 JobAcctGatherType=jobacct_gather/none
 MinJobAge=36000
 KillWait=5
+MessageTimeout=100
+TCPTimeout=100
+BatchStartTimeout=3600
+SlurmdTimeout=0
+UnkillableStepTimeout=3600
 PropagateResourceLimits=NONE
 GresTypes=gpu,shard
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=32 RealMemory=64000 Gres={gres} State=UNKNOWN
@@ -139,10 +144,13 @@ class Cluster:
     def _kill_orphans(self) -> None:
         """Kill what jobs have left: SLURM without cgroups loses processes whose step was killed."""
         mark = f"SLURM_CONF={self.folder / 'slurm.conf'}".encode()
+        killed = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                     os.kill(int(entry.name), signal.SIGKILL)
+                    killed.append(int(entry.name))
+        wait_until(lambda: all(map(_is_gone, killed)), pause=0.05, seconds=STUCK_SECONDS)
 
     def _write_configuration(self) -> None:
         text = CONFIGURATION.format(
@@ -235,5 +243,7 @@ def _end(pid: int) -> None:
 
 
 def _is_gone(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:  # it may end between two calls
+        return True

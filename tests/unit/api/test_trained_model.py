@@ -497,8 +497,8 @@ def test_arrays_and_pillow_images_are_embedded_like_their_files(tmp_path, glyphs
     assert np.array_equal(model.embed(pixels), expected)
     assert np.array_equal(model.embed(Image.open(path) for path in paths), expected)
     assert model.same(paths[0], pixels[0], 0.5).distance == pytest.approx(0, abs=1e-6)
-    for wrong, found in ((pixels[0] / 255, "float64"), (pixels[0][..., 0], "uint8"), (3, "int")):
-        with pytest.raises(UserError, match=f"RGB array of uint8 with shape .*, found {found}"):
+    for wrong, description in ((pixels[0] / 255, "float64"), (pixels[0][..., 0], "uint8"), (3, "int")):
+        with pytest.raises(UserError, match=f"RGB array of uint8 with shape .*, found {description}"):
             model.embed([wrong])
     with pytest.raises(UserError, match="must be a list of images, found the path"):
         model.embed(str(paths[0]))

@@ -308,8 +308,8 @@ def test_a_folder_of_queries(run, model, glyphs, tmp_path, capsys):
     assert "text.png: not an image" in shown.err
     listed = {Path(entry["query"]).name: entry["matches"] for entry in json.loads(shown.out)["queries"]}
     assert [len(matches) for matches in listed.values()] == [3, 3, 0]
-    found = model.nearest(queries / "7.png", paths_of(glyphs), 3, 2.0)
-    assert [match["path"] for match in listed["7.png"]] == [str(match.image) for match in found]
+    nearest = model.nearest(queries / "7.png", paths_of(glyphs), 3, 2.0)
+    assert [match["path"] for match in listed["7.png"]] == [str(match.image) for match in nearest]
     assert command("search", run, glyphs / "A", glyphs, "--own-code", "--count", 1, "--threshold", 2) == 0
     lines = capsys.readouterr().out.splitlines()
     paths = sorted(str(path) for path in (glyphs / "A").iterdir())

@@ -65,9 +65,9 @@ def extract(tmp_path, *paths, into=".", **more):
 
 
 def content(folder):
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
-    assert not [path for path in found.values() if path.is_symlink()]
-    return {name: path.read_bytes() for name, path in found.items() if name != archives.RECORD}
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    assert not [path for path in files.values() if path.is_symlink()]
+    return {name: path.read_bytes() for name, path in files.items() if name != archives.RECORD}
 
 
 def left_in(folder):
@@ -287,13 +287,13 @@ def damaged(tmp_path, archive):
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tgz", "a.tar.bz2", "a.tar.xz", "a.zip"])
-@pytest.mark.parametrize("part", [0.001, 0.3, 0.6, 0.99])
-def test_a_truncated_archive(tmp_path, name, part):
-    if name == "a.tar" and part == 0.99:
-        part = 0.4  # its last tenth is padding
+@pytest.mark.parametrize("fraction", [0.001, 0.3, 0.6, 0.99])
+def test_a_truncated_archive(tmp_path, name, fraction):
+    if name == "a.tar" and fraction == 0.99:
+        fraction = 0.4  # its last tenth is padding
     archive = good(tmp_path / name)
     whole = archive.read_bytes()
-    archive.write_bytes(whole[: int(part * len(whole))])
+    archive.write_bytes(whole[: int(fraction * len(whole))])
     damaged(tmp_path, archive)
 
 

@@ -27,8 +27,8 @@ from support.services.servers import Answer, serving
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
-QUICK = Patience(waits=(0.01, 0.02), longest=0.05)
-AT_ONCE = Patience(waits=(0,) * 6)
+QUICK = Patience(waits=(0.01, 0.02), timeout=HANG_SECONDS, longest=0.05)
+AT_ONCE = Patience(waits=(0,) * 6, timeout=HANG_SECONDS)
 PAGE = b"<!DOCTYPE html><html><title>Page &amp;\n moved</title></html>"
 TAGGED = {"ETag": '"v1"'}
 
@@ -79,8 +79,8 @@ def child(file, destination, **options):
 
 def test_a_killed_process_loses_nothing(tmp_path, server):
     url = server.give("/file.bin", Answer(DATA, headers=TAGGED, cut=HALF, hold=True), Answer(DATA, headers=TAGGED))
-    process, part = child(entry(url), tmp_path / "file.bin"), tmp_path / "file.bin.part"
-    while not (part.exists() and part.stat().st_size == HALF):
+    process, partial = child(entry(url), tmp_path / "file.bin"), tmp_path / "file.bin.part"
+    while not (partial.exists() and partial.stat().st_size == HALF):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -277,9 +277,9 @@ def test_redirects_keep_the_range_and_drop_credentials_for_other_hosts(tmp_path,
     target = f"http://localhost:{server.server_port}/there"
     url = server.give("/here", Answer(status=302, headers={"Location": target}))
     server.give("/there", Answer(DATA, cut=HALF), DATA)
-    part = tmp_path / "file.part"
-    assert http.download(url, part, headers={"Authorization": "Bearer x"}, checked=True, patience=QUICK)
-    assert part.read_bytes() == DATA
+    partial = tmp_path / "file.part"
+    assert http.download(url, partial, headers={"Authorization": "Bearer x"}, checked=True, patience=QUICK)
+    assert partial.read_bytes() == DATA
     assert server.asked_for("/there") == [None, f"bytes={HALF}-"]
     assert server.asked_for("/here", "Authorization") == ["Bearer x", "Bearer x"]
     assert server.asked_for("/there", "Authorization") == [None, None]

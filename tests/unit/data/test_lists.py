@@ -14,10 +14,11 @@ from recheck.data.splits import make_split
 from recheck.errors import UserError
 from recheck.files import write_json
 from recheck.study.yaml import names_in
+from support.hang import HANG_SECONDS
 from support.project import ROOT
 from support.services.servers import serving
 
-QUICK = Patience(waits=(0.01,), longest=0.05)
+QUICK = Patience(waits=(0.01,), timeout=HANG_SECONDS, longest=0.05)
 PATHS = [f"train_mini/{label:05d}_Aves_{label}/{number}.jpg" for label in range(4) for number in range(2)]
 INDEX = pd.DataFrame({"path": PATHS, "label": [0, 0, 1, 1, 2, 2, 3, 3], "super_label": "Birds"})
 ROLES = ["test", "test", "train", "train", "train", "train", "test", "test"]
@@ -75,11 +76,11 @@ def test_without_the_right_lists_the_split_is_generated(tmp_path, content, caplo
     write_json(tmp_path / "lists.json", made)
     assert read_roles(tmp_path / "lists.json", INDEX) is None
     columns = (None, INDEX["super_label"], [""] * 8)
-    found, seeded = (
+    generated, seeded = (
         make_split(INDEX["label"], {"scheme": name, "seed": 0}, *columns)["folds"]
         for name in ("lists_or_halves", "halves_by_super_label")
     )
-    assert found == seeded
+    assert generated == seeded
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import multiprocessing
 import os
 import pickle
 import shutil
@@ -31,7 +30,7 @@ from recheck.errors import UserError
 from recheck.resize import parse_resize, resize_slug
 from recheck.training.loading import Batches, Loading, Task
 from support.datasets.glyphs import make_glyphs
-from support.hang import HANG_SECONDS, wait_until
+from support.hang import HANG_SECONDS, children_end, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -207,7 +206,7 @@ def test_a_damaged_image_stops_training_with_one_sentence(tmp_path, images, work
             UserError, match=r"^The packed images in .* \(checksum of image 5\): delete that folder.*again.$"
         ):
             next(batches)
-    assert not multiprocessing.active_children()
+    assert children_end()
 
 
 def test_verified_once_by_all_processes_of_a_job(tmp_path, images):

@@ -20,20 +20,21 @@ from recheck.names import LAYOUTS
 from recheck.study import facts
 from recheck.study.published import load_published, scoped
 from support import original_layouts
+from support.hang import HANG_SECONDS
 from support.project import ROOT
 from support.services.servers import Answer, serving
 from support.studies import own_study, shipped
 
 pytestmark = pytest.mark.slow
 
-QUICK = Patience(waits=(0.01,), longest=0.05)
+QUICK = Patience(waits=(0.01,), timeout=HANG_SECONDS, longest=0.05)
 SPEC = {"backbone": {"name": "bn_inception", "weights": "imagenet"}, "head": {"class": "Linear", "dim": 128}}
 
 
 def names(fold, epoch=14, inside="", folds=4):
     return [
-        f"{inside}Test50_50_Partitions{folds}_{fold}/saved_models/{part}_best{epoch}.pth"
-        for part in ("trunk", "embedder")
+        f"{inside}Test50_50_Partitions{folds}_{fold}/saved_models/{module}_best{epoch}.pth"
+        for module in ("trunk", "embedder")
     ]
 
 
@@ -49,17 +50,17 @@ def test_a_pair_is_found_for_every_fold_at_any_depth(inside):
         f"{inside}Test50_50_Partitions4_0/saved_models/trunk_best.pth",
         f"{inside}Test50_50_Partitions10_1/saved_models/trunk_best3.pth",
     ]
-    found = pairs([inside + name for name in ALL] + beside, 4)
-    assert list(found) == [0, 1, 2, 3]
-    for fold, pair in found.items():
+    by_fold = pairs([inside + name for name in ALL] + beside, 4)
+    assert list(by_fold) == [0, 1, 2, 3]
+    for fold, pair in by_fold.items():
         assert pair.epoch == 14
-        assert [pair.files[part] for part in ("trunk", "embedder")] == names(fold, inside=inside)
+        assert [pair.files[module] for module in ("trunk", "embedder")] == names(fold, inside=inside)
 
 
 def test_the_highest_complete_epoch_is_the_best():
-    found = pairs([*names(0, 9), *names(0, 14), names(0, 100)[0]], 4)
-    assert found[0].epoch == 14
-    assert sorted(found[0].files.values()) == sorted(names(0, 14))
+    by_fold = pairs([*names(0, 9), *names(0, 14), names(0, 100)[0]], 4)
+    assert by_fold[0].epoch == 14
+    assert sorted(by_fold[0].files.values()) == sorted(names(0, 14))
 
 
 def test_two_experiments_are_not_mixed():
@@ -90,11 +91,11 @@ def test_dropped_folders_and_archives_are_used(tmp_path):
     assert record["layout"] == "mlrc" and len(record["folds"]) == 4
     for fold, pair in enumerate(record["folds"]):
         assert pair["epoch"] == 14
-        for part in ("trunk", "embedder"):
-            assert pair[part]["file"] == f"fold{fold}/dropped/{part}_best14.pth"
-            content = (target / pair[part]["file"]).read_text()
-            assert content.removeprefix("zipped ") in (pair[part]["found"], names(fold)[part == "embedder"])
-            assert len(pair[part]["sha256"]) == 64
+        for module in ("trunk", "embedder"):
+            assert pair[module]["file"] == f"fold{fold}/dropped/{module}_best14.pth"
+            content = (target / pair[module]["file"]).read_text()
+            assert content.removeprefix("zipped ") in (pair[module]["found"], names(fold)[module == "embedder"])
+            assert len(pair[module]["sha256"]) == 64
     assert (drop / names(0)[0]).exists(), "a user's file is never moved"
     assert sum(path.is_file() for path in tmp_path.rglob("*.pth")) == 4 + 8
 
@@ -302,8 +303,8 @@ def test_only_the_best_pairs_are_fetched_from_google_drive_and_only_once(tmp_pat
     record = collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK)
     assert record["gdrive_folder"] == released["gdrive_folder"]
     for pair in record["folds"]:
-        for part in ("trunk", "embedder"):
-            assert (tmp_path / "to" / pair[part]["file"]).read_text() == pair[part]["found"]
+        for module in ("trunk", "embedder"):
+            assert (tmp_path / "to" / pair[module]["file"]).read_text() == pair[module]["found"]
     asked = [path for path, _ in drive.asked if path.startswith("/uc")]
     assert sorted(asked) == sorted(f"/uc?id={identifier(name)}" for name in ALL)
     assert collect(released, 4, tmp_path / "to", tmp_path / "drop", QUICK) == record
@@ -372,8 +373,8 @@ def saved(folder, trunk, head, prefix=""):
     embedder = {"net.0.weight": head.weight, "net.0.bias": head.bias}
     embedder |= {"last_linear.weight": head.weight, "last_linear.bias": head.bias}
     parts = {"trunk": trunk.state_dict(), "embedder": {name: tensor.detach() for name, tensor in embedder.items()}}
-    for part, tensors in parts.items():
-        torch.save({prefix + name: tensor for name, tensor in tensors.items()}, folder / f"{part}_best14.pth")
+    for module, tensors in parts.items():
+        torch.save({prefix + name: tensor for name, tensor in tensors.items()}, folder / f"{module}_best14.pth")
     return folder / "trunk_best14.pth", folder / "embedder_best14.pth"
 
 
@@ -386,9 +387,9 @@ def test_a_converted_model_embeds_as_trunk_and_layer_do(tmp_path, trunk, layer, 
     caffe = images.flip(1).float() - torch.tensor([104.0, 117.0, 128.0]).view(1, 3, 1, 1)
     with torch.inference_mode():
         by_hand = layer(trunk(caffe))
-        found = model(images)
-    assert found.shape == (3, 128) and by_hand.std() > 1e-3
-    torch.testing.assert_close(found, by_hand, rtol=1e-5, atol=1e-6)
+        actual = model(images)
+    assert actual.shape == (3, 128) and by_hand.std() > 1e-3
+    torch.testing.assert_close(actual, by_hand, rtol=1e-5, atol=1e-6)
 
 
 def change(path, edit):
@@ -398,7 +399,7 @@ def change(path, edit):
 
 
 @pytest.mark.parametrize(
-    ("part", "edit", "sentence"),
+    ("module", "edit", "sentence"),
     [
         ("trunk", lambda t: t.pop("conv1_7x7_s2.weight"), "its tensor 'conv1_7x7_s2.weight' is missing from the file"),
         ("trunk", lambda t: t.update({"extra.weight": torch.zeros(1)}), "it has no tensor 'extra.weight'"),
@@ -423,12 +424,12 @@ def change(path, edit):
         ),
     ],
 )
-def test_tensors_that_do_not_match_are_named(tmp_path, trunk, layer, part, edit, sentence):
+def test_tensors_that_do_not_match_are_named(tmp_path, trunk, layer, module, edit, sentence):
     files = saved(tmp_path, trunk, layer)
-    change(tmp_path / f"{part}_best14.pth", edit)
+    change(tmp_path / f"{module}_best14.pth", edit)
     with pytest.raises(UserError) as caught:
         convert_mlrc(SPEC, *files)
-    assert sentence in str(caught.value) and f"{part}_best14.pth'" in str(caught.value)
+    assert sentence in str(caught.value) and f"{module}_best14.pth'" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -444,8 +445,8 @@ def test_a_whole_module_can_be_converted_too(tmp_path, trunk, layer):
     files = saved(tmp_path, trunk, layer)
     expected = convert_mlrc(SPEC, *files)
     torch.save((torch.nn.DataParallel(trunk), [0.5], None), files[0])
-    found = convert_mlrc(SPEC, *files)
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    actual = convert_mlrc(SPEC, *files)
+    assert all(torch.equal(actual[name], tensor) for name, tensor in expected.items())
 
 
 def test_a_prefix_that_makes_two_names_one_is_refused(tmp_path, trunk, layer):
@@ -487,9 +488,9 @@ def test_a_contextual_checkpoint_embeds_as_the_authors_network_does(tmp_path, da
     images = torch.randint(0, 256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
     mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     with torch.inference_mode():
-        found = model(images)
+        actual = model(images)
     expected = original_layouts.embed(theirs, (images / 255 - mean) / std)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
     assert (expected[0] - expected[1]).abs().max() > 1e-3
 
 

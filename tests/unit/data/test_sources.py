@@ -17,12 +17,13 @@ from recheck.data.download import Patience
 from recheck.errors import UserError
 from recheck.files import walk
 from recheck.study.yaml import names_in
+from support.hang import HANG_SECONDS
 from support.project import ROOT
 from support.services.servers import Answer, serving
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
-QUICK = Patience(waits=(0.01, 0.02), longest=0.05)
+QUICK = Patience(waits=(0.01, 0.02), timeout=HANG_SECONDS, longest=0.05)
 MANUAL = {"manual": "on https://example.org/form ask for file.bin (not file_big.bin)."}
 
 
@@ -69,8 +70,8 @@ def test_verify(tmp_path, server, checksum):
     with pytest.raises(UserError, match=r"a/file.bin is missing: run again"):
         sources.verify([file], tmp_path)
     sources.fetch(file, tmp_path / file["path"])
-    found = {"sha256": hashlib.sha256(DATA).hexdigest(), checksum: known[checksum], "size": len(DATA)}
-    assert sources.verify([file], tmp_path) == {"a/file.bin": found}
+    facts = {"sha256": hashlib.sha256(DATA).hexdigest(), checksum: known[checksum], "size": len(DATA)}
+    assert sources.verify([file], tmp_path) == {"a/file.bin": facts}
     (tmp_path / "a" / "file.bin").write_bytes(DATA[::-1])
     with pytest.raises(UserError, match=rf"expected {checksum} {known[checksum]}, found .*: delete it and run again"):
         sources.verify([file], tmp_path)

@@ -30,7 +30,7 @@ SUBMITTED = {
 
 
 def states(findings):
-    return [(found.state, found.name) for found in findings]
+    return [(finding.state, finding.name) for finding in findings]
 
 
 def filesystem(monkeypatch, free, files=10**6):
@@ -56,8 +56,8 @@ def test_space(monkeypatch, tmp_path, free, files, state):
 
 
 def test_speed_of_a_folder_that_works_and_of_one_that_does_not(monkeypatch, tmp_path):
-    found = disks.speed("speed", tmp_path)
-    assert "MB/s" in found.text and found.state in ("ok", "note")
+    finding = disks.speed("speed", tmp_path)
+    assert "MB/s" in finding.text and finding.state in ("ok", "note")
     assert list(tmp_path.iterdir()) == []
     refused = disks.speed("speed", Path("/proc"))
     assert refused.state == "problem" and "cannot be written to /proc" in refused.text
@@ -80,15 +80,15 @@ def test_slow_disks_and_disks_that_lie(monkeypatch, tmp_path):
 
 def test_folders_of_one_disk_are_measured_once(tmp_path):
     findings = list(disks.folders({"results": tmp_path / "not" / "yet", "resources": tmp_path}))
-    assert [found.name for found in findings] == ["disk: results", "speed: results", "disk: resources"]
+    assert [finding.name for finding in findings] == ["disk: results", "speed: results", "disk: resources"]
 
 
 def test_shared_memory(monkeypatch):
     filesystem(monkeypatch, 64e6)
     assert system.shared_memory(1, 0).state == "ok"
-    found = system.shared_memory(2, 7)
-    assert found.state == "problem"
-    assert "64 MB free" in found.text and "need 1,080 MB" in found.text and "--shm-size" in found.remedy
+    finding = system.shared_memory(2, 7)
+    assert finding.state == "problem"
+    assert "64 MB free" in finding.text and "need 1,080 MB" in finding.text and "--shm-size" in finding.remedy
     filesystem(monkeypatch, 2e9)
     assert system.shared_memory(2, 7).state == "ok"
 
@@ -103,12 +103,13 @@ def test_packages(tmp_path):
     assert states(system.python(ROOT / "requirements.txt"))[0] == ("ok", "Python")
     pins = tmp_path / "requirements.txt"
     pins.write_text("numpy==0.1 \\\n    --hash=sha256:00\nno-such-package==1\npytest==1 ; a\npytest==2 ; b\n")
-    *_, found = system.python(pins)
-    assert found.state == "note"
-    assert found.text.startswith("numpy ") and found.text.endswith(" instead of 0.1")
+    *_, finding = system.python(pins)
+    assert finding.state == "note"
+    assert finding.text.startswith("numpy ") and finding.text.endswith(" instead of 0.1")
 
 
 def partitions(monkeypatch, tmp_path, sinfo, **changes):
+    monkeypatch.setattr(slurm, "SECONDS", HANG_SECONDS)
     programs = tmp_path / "bin"
     programs.mkdir()
     if sinfo is not None:
@@ -123,18 +124,18 @@ def test_no_slurm(monkeypatch, tmp_path):
 
 
 def test_slurm_that_does_not_answer(monkeypatch, tmp_path):
-    (found,) = partitions(monkeypatch, tmp_path, "echo 'Unable to contact slurm controller' >&2; exit 1")
-    assert found.state == "note" and "Unable to contact slurm controller" in found.text
+    (finding,) = partitions(monkeypatch, tmp_path, "echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert finding.state == "note" and "Unable to contact slurm controller" in finding.text
 
 
 def test_a_profile_that_cannot_be_used(monkeypatch, tmp_path):
-    (found,) = partitions(monkeypatch, tmp_path, "true", error="the profile cannot be read (why)")
-    assert (found.state, found.text) == ("problem", "the profile cannot be read (why)")
+    (finding,) = partitions(monkeypatch, tmp_path, "true", error="the profile cannot be read (why)")
+    assert (finding.state, finding.text) == ("problem", "the profile cannot be read (why)")
 
 
 def test_no_profile(monkeypatch, tmp_path):
-    (found,) = partitions(monkeypatch, tmp_path, "true", profile="")
-    assert found.state == "note" and "--profile" in found.remedy
+    (finding,) = partitions(monkeypatch, tmp_path, "true", profile="")
+    assert finding.state == "note" and "--profile" in finding.remedy
 
 
 def test_partitions_that_fit(monkeypatch, tmp_path):
@@ -146,7 +147,7 @@ def test_partitions_that_fit(monkeypatch, tmp_path):
 
 def test_partitions_that_do_not_fit(monkeypatch, tmp_path):
     findings = partitions(monkeypatch, tmp_path, "echo 'cpu|down|1:00|(null)'; echo 'gpu|up|12:00:00|(null)'")
-    texts = [f"{found.name}: {found.text}" for found in findings if found.state == "problem"]
+    texts = [f"{finding.name}: {finding.text}" for finding in findings if finding.state == "problem"]
     assert texts == [
         "SLURM: cpu: the partition is down, and pack would wait",
         "SLURM: gpu: the partition has no GPU, but these jobs ask for one: train, embed",
@@ -157,12 +158,12 @@ def test_partitions_that_do_not_fit(monkeypatch, tmp_path):
 
 def test_limits_of_rows_count_where_the_profile_sets_none(monkeypatch, tmp_path):
     lines = "echo 'cpu|up|1:00:00|(null)'; echo 'gpu|up|20:00|gpu:1'; echo 'old|up|1:00:00|gpu:1'"
-    found = [found for found in partitions(monkeypatch, tmp_path, lines) if found.remedy]
-    assert [f"{each.name}: {each.text}" for each in found] == [
+    findings = [finding for finding in partitions(monkeypatch, tmp_path, lines) if finding.remedy]
+    assert [f"{each.name}: {each.text}" for each in findings] == [
         "SLURM: cpu: the partition allows 60 minutes, but these jobs ask for more: pack 720",
         "SLURM: gpu: the partition allows 20 minutes, but these jobs ask for more: train 1,440, embed 25",
     ]
-    assert ["resumes" in each.remedy for each in found] == [False, True]
+    assert ["resumes" in each.remedy for each in findings] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -176,16 +177,16 @@ def test_limits_of_rows_count_where_the_profile_sets_none(monkeypatch, tmp_path)
 )
 def test_jobs_without_a_known_partition(monkeypatch, tmp_path, lines, changes, finding):
     rules = {"pack": {"partitions": [None]}}
-    (found,) = partitions(monkeypatch, tmp_path, lines, **({"rules": rules} | changes))
-    assert (found.state, found.name) == finding[:2] and found.text.startswith(finding[2])
+    (actual,) = partitions(monkeypatch, tmp_path, lines, **({"rules": rules} | changes))
+    assert (actual.state, actual.name) == finding[:2] and actual.text.startswith(finding[2])
 
 
 def test_hosts_of_the_shipped_datasets_and_weights(monkeypatch):
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
-    found = network.hosts(sorted((ROOT / "config").glob("*s/*.yaml")))
-    assert {"npm", "Google Drive", "Hugging Face", "data.caltech.edu", "download.pytorch.org"} <= found.keys()
-    assert found["Hugging Face"] == "https://huggingface.co/"
-    assert found["ftp.cs.stanford.edu"] == "http://ftp.cs.stanford.edu/"
+    addresses = network.hosts(sorted((ROOT / "config").glob("*s/*.yaml")))
+    assert {"npm", "Google Drive", "Hugging Face", "data.caltech.edu", "download.pytorch.org"} <= addresses.keys()
+    assert addresses["Hugging Face"] == "https://huggingface.co/"
+    assert addresses["ftp.cs.stanford.edu"] == "http://ftp.cs.stanford.edu/"
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ def test_hosts_that_answer_and_refuse(closed, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with serving() as server:
         findings = list(network.answers({"good": f"{server.url}/", "closed": closed}, HANG_SECONDS))
-    assert [found.state for found in findings] == ["ok", "note"]
+    assert [finding.state for finding in findings] == ["ok", "note"]
     assert findings[0].text == "reached good"
     assert "not reached: closed (" in findings[1].text and "refused" in findings[1].text
 
@@ -220,7 +221,7 @@ def test_offline_is_one_line_per_reason(closed, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "")
-    offline, npm = network.answers({"first": closed, "npm": "", "other": closed})
+    offline, npm = network.answers({"first": closed, "npm": "", "other": closed}, HANG_SECONDS)
     assert offline.state == "note" and "first, other" in offline.text and "resources/drop" in offline.remedy
     assert npm.state == "note" and "'npm' was not found" in npm.text
 
@@ -261,5 +262,5 @@ def test_advice_is_behind_the_first_colon_outside_quotes_and_brackets(error, tex
 
 def test_no_gpu_although_the_config_asks_for_one(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (found,) = devices.devices("cuda", {}, "row")
-    assert found.state == "problem" and "no GPU is visible" in found.text and "device=cpu" in found.remedy
+    (finding,) = devices.devices("cuda", {}, "row")
+    assert finding.state == "problem" and "no GPU is visible" in finding.text and "device=cpu" in finding.remedy

@@ -52,18 +52,18 @@ def test_the_profile_that_the_command_names(workflow, tmp_path, monkeypatch):
         "file": "",
     }
     # on the command line, a key replaces the whole key of the profile
-    found = profile.submitted(workflow, command)
-    assert found["rules"]["pack"] == {"partitions": ["large"], "runtime": 20}
-    assert found["rules"]["evaluate"] == {"partitions": ["short"], "runtime": 20}
-    assert found["unknown"] == []
+    jobs = profile.submitted(workflow, command)
+    assert jobs["rules"]["pack"] == {"partitions": ["large"], "runtime": 20}
+    assert jobs["rules"]["evaluate"] == {"partitions": ["short"], "runtime": 20}
+    assert jobs["unknown"] == []
 
 
 def test_without_a_profile_it_is_the_shipped_one(workflow, monkeypatch):
     monkeypatch.chdir(ROOT)
-    found = profile.submitted(workflow, ["--cores", "1", "doctor"])
-    assert found["profile"] == "slurm" and found["file"] == "" and found["unknown"] == []
-    assert found["rules"]["train"] == {"partitions": ["gpu"], "gpu": 1}
-    assert found["rules"]["evaluate"] == {"partitions": ["cpu"], "runtime": 20}
+    jobs = profile.submitted(workflow, ["--cores", "1", "doctor"])
+    assert jobs["profile"] == "slurm" and jobs["file"] == "" and jobs["unknown"] == []
+    assert jobs["rules"]["train"] == {"partitions": ["gpu"], "gpu": 1}
+    assert jobs["rules"]["evaluate"] == {"partitions": ["cpu"], "runtime": 20}
 
 
 def test_profiles_that_cannot_be_used(workflow, tmp_path, monkeypatch):

@@ -39,22 +39,22 @@ def brute_force(queries, gallery, k, curvature, leave_out=None):
 def test_agrees_with_the_distance(curvature, reach):
     """The order is that of the textbook distance, by Möbius addition, wherever two distances differ."""
     points = in_ball(60, 9, curvature, reach)
-    found = HyperbolicSearch(points, curvature).nearest(None, 59, np.arange(60))
-    np.testing.assert_array_equal(found, brute_force(points, points, 59, curvature, np.arange(60)))
+    neighbours = HyperbolicSearch(points, curvature).nearest(None, 59, np.arange(60))
+    np.testing.assert_array_equal(neighbours, brute_force(points, points, 59, curvature, np.arange(60)))
     exact = points.astype(np.float64)
-    far = [[distance(exact[row], exact[place], curvature) for place in places] for row, places in enumerate(found)]
+    far = [[distance(exact[row], exact[place], curvature) for place in places] for row, places in enumerate(neighbours)]
     assert (np.diff(far, axis=1) > -1e-9).all()
     euclidean = Search(points).nearest(None, 59, np.arange(60))
-    assert reach < 0.1 or not np.array_equal(found, euclidean)
+    assert reach < 0.1 or not np.array_equal(neighbours, euclidean)
 
 
 @pytest.mark.parametrize("block", [1, 50, 1 << 22])
 def test_blocks_and_a_separate_gallery_change_nothing(monkeypatch, block):
     monkeypatch.setattr(search, "SCAN", block)
     gallery, queries = in_ball(40, 5, 0.1, 0.9), in_ball(7, 5, 0.1, 0.9, seed=1)
-    found = HyperbolicSearch(gallery, 0.1).nearest(queries, 11)
-    np.testing.assert_array_equal(found, brute_force(queries, gallery, 11, 0.1))
-    places = list(HyperbolicSearch(gallery, 0.1).places(queries, list(found)))
+    neighbours = HyperbolicSearch(gallery, 0.1).nearest(queries, 11)
+    np.testing.assert_array_equal(neighbours, brute_force(queries, gallery, 11, 0.1))
+    places = list(HyperbolicSearch(gallery, 0.1).places(queries, list(neighbours)))
     np.testing.assert_array_equal(places, np.tile(np.arange(1, 12), (7, 1)))
 
 
@@ -64,8 +64,8 @@ def test_blocks_and_a_separate_gallery_change_nothing(monkeypatch, block):
 def test_ties_go_to_the_smaller_index(n, d, k, seed):
     """Multiples of 1/8 in the unit ball: distances to points of equal length are exact, and many are tied."""
     points = np.random.default_rng(seed).integers(-3, 4, size=(n, d)).astype(np.float32) / 8
-    found = HyperbolicSearch(points, 1.0).nearest(None, k, np.arange(n))
-    np.testing.assert_array_equal(found, brute_force(points, points, min(k, n - 1), 1.0, np.arange(n)))
+    neighbours = HyperbolicSearch(points, 1.0).nearest(None, k, np.arange(n))
+    np.testing.assert_array_equal(neighbours, brute_force(points, points, min(k, n - 1), 1.0, np.arange(n)))
 
 
 def test_the_order_is_kept_by_isometries():
@@ -73,11 +73,11 @@ def test_the_order_is_kept_by_isometries():
     points = in_ball(50, 6, 0.1, 0.7).astype(np.float64)
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
     shift = in_ball(1, 6, 0.1, 0.3, seed=3).astype(np.float64)[0]
-    found = [
+    neighbours = [
         HyperbolicSearch(each.astype(np.float32), 0.1).nearest(None, 5, np.arange(50))
         for each in (points, points @ rotation, np.stack([mobius_add(shift, point, 0.1) for point in points]))
     ]
-    for one, other in itertools.pairwise(found):
+    for one, other in itertools.pairwise(neighbours):
         np.testing.assert_array_equal(one, other)
 
 

@@ -54,13 +54,13 @@ def slow(embeddings, split, labels, role):
 
 @pytest.mark.parametrize("role", QUERY_VIEWS)
 def test_metrics_agree_with_loops(case, role):
-    found = query_sets(*case, METRICS)[role].metrics(METRICS)
+    values = query_sets(*case, METRICS)[role].metrics(METRICS)
     recalls, (f1, distance, precision, recall) = slow(*case, role)
-    assert {name: found[name] for name in recalls} == recalls
-    assert found["F1"] == pytest.approx(f1)
-    assert found["distance"] == pytest.approx(distance, abs=1e-6)
-    assert (found["precision"], found["recall"]) == (pytest.approx(precision), pytest.approx(recall))
-    assert list(found) == METRICS
+    assert {name: values[name] for name in recalls} == recalls
+    assert values["F1"] == pytest.approx(f1)
+    assert values["distance"] == pytest.approx(distance, abs=1e-6)
+    assert (values["precision"], values["recall"]) == (pytest.approx(precision), pytest.approx(recall))
+    assert list(values) == METRICS
 
 
 def test_each_set_is_calibrated_on_itself(case):
@@ -85,11 +85,11 @@ def test_length_and_order_of_the_index_do_not_matter(case):
 
 
 def test_legacy_takes_the_largest_distance(case):
-    for found in query_sets(*case, METRICS, "legacy").values():
-        values = found.metrics(METRICS)
+    for queries in query_sets(*case, METRICS, "legacy").values():
+        values = queries.metrics(METRICS)
         assert values["recall"] == 1
         assert values["precision"] == values["binary_accuracy"] == values["R@1"]
-        assert values["distance"] == pytest.approx(found.closest.distances[:, 0].max(), abs=1e-7)
+        assert values["distance"] == pytest.approx(queries.closest.distances[:, 0].max(), abs=1e-7)
 
 
 def test_chance_is_the_share_of_all_orders(case):
@@ -126,13 +126,13 @@ def test_an_untrained_network_is_detected(case):
     assert findings(query_sets(*case, METRICS), *case) == {name: [] for name in QUERY_VIEWS}
     generator = np.random.default_rng(0)
     noise = {role: generator.normal(size=rows.shape).astype(np.float32) for role, rows in embeddings.items()}
-    found = findings(query_sets(noise, split, labels, METRICS), noise, split, labels)
-    assert [[finding["check"] for finding in found[name]] for name in QUERY_VIEWS] == [["chance"], ["chance"]]
-    assert "R@1 (seen queries) is" in found["seen_queries"][0]["text"]
-    assert "no better than chance: a random order has 20.00 ±" in found["seen_queries"][0]["text"]
+    warnings = findings(query_sets(noise, split, labels, METRICS), noise, split, labels)
+    assert [[finding["check"] for finding in warnings[name]] for name in QUERY_VIEWS] == [["chance"], ["chance"]]
+    assert "R@1 (seen queries) is" in warnings["seen_queries"][0]["text"]
+    assert "no better than chance: a random order has 20.00 ±" in warnings["seen_queries"][0]["text"]
     flat = {role: np.ones_like(rows) for role, rows in embeddings.items()}
-    found = findings(query_sets(flat, split, labels, METRICS), flat, split, labels)
-    assert "collapsed" in {finding["check"] for finding in found["unseen_queries"]}
+    warnings = findings(query_sets(flat, split, labels, METRICS), flat, split, labels)
+    assert "collapsed" in {finding["check"] for finding in warnings["unseen_queries"]}
 
 
 def test_a_class_without_indexed_images_is_never_found():

@@ -19,8 +19,8 @@ def embeddings(noise, seed=0, dim=8):
 
 
 def checks(rows, view="concatenated", metrics=("P@1", "MAP@R"), labels=LABELS, **settings):
-    found = evaluate_view(view, rows if isinstance(rows, list) else [rows], labels, metrics, **settings)["warnings"]
-    return {finding["check"]: finding["text"] for finding in found}
+    warnings = evaluate_view(view, rows if isinstance(rows, list) else [rows], labels, metrics, **settings)["warnings"]
+    return {finding["check"]: finding["text"] for finding in warnings}
 
 
 @pytest.mark.parametrize("view", ["concatenated", "separated"])
@@ -32,10 +32,10 @@ def test_a_sane_evaluation_has_no_findings(view):
 @pytest.mark.parametrize("seed", range(4))
 def test_random_embeddings_are_at_chance(seed):
     noise = np.random.default_rng(seed).normal(size=(200, 8)).astype(np.float32)
-    found = checks(noise)
-    assert list(found) == ["chance"]
+    warnings = checks(noise)
+    assert list(warnings) == ["chance"]
     # 9 of the 199 other images have the class of a query
-    assert "a random order has 4.52 ± 1.47 % (standard error of 200 queries)" in found["chance"]
+    assert "a random order has 4.52 ± 1.47 % (standard error of 200 queries)" in warnings["chance"]
     assert list(checks(noise, metrics=["R@4", "R@2", "NMI"])) == ["chance"]
     assert checks(noise, metrics=["NMI"]) == {}, "a metric without a test is not tested"
 
@@ -43,8 +43,8 @@ def test_random_embeddings_are_at_chance(seed):
 def test_collapsed_embeddings_are_found_in_a_single_fold_too():
     flat = 1 + 1e-5 * embeddings(0.3)
     assert "collapsed" in checks(flat)
-    found = checks([embeddings(0.3), flat], "separated")
-    assert "separated, 1 of 2 folds" in found["collapsed"]
+    warnings = checks([embeddings(0.3), flat], "separated")
+    assert "separated, 1 of 2 folds" in warnings["collapsed"]
     assert "collapsed" in checks(np.zeros((200, 8), np.float32))
     # small but useful differences: far from 0 compared with their common part
     assert "collapsed" not in checks(1 + 5e-2 * embeddings(0.3))
@@ -80,5 +80,5 @@ def test_a_gallery_is_searched_by_the_queries_only():
     near = embeddings(0.3)
     assert checks(np.concatenate([near, near]), labels=labels, gallery=200) == {}
     far = np.random.default_rng(5).normal(size=(200, 8)).astype(np.float32)
-    found = checks(np.concatenate([near, far]), labels=labels, gallery=200)
-    assert "a random order has 5.00 ±" in found["chance"]
+    warnings = checks(np.concatenate([near, far]), labels=labels, gallery=200)
+    assert "a random order has 5.00 ±" in warnings["chance"]

@@ -61,20 +61,21 @@ def test_the_bits_of_one_parameter_at_a_time(optimiser, plain, clip, take_step):
     together = optimiser(halves, **options)
     generator = torch.Generator().manual_seed(1)
     for step in range(STEPS):
-        for number, (own, other) in enumerate(zip(ours, theirs, strict=True)):
+        for number, (parameter, other) in enumerate(zip(ours, theirs, strict=True)):
             has_gradient = number == 0 or step % number != 1
-            gradient = torch.randn(own.shape, generator=generator)
-            own.grad, other.grad = (gradient.clone() if has_gradient else None for _ in range(2))
+            gradient = torch.randn(parameter.shape, generator=generator)
+            parameter.grad, other.grad = (gradient.clone() if has_gradient else None for _ in range(2))
         take_step(together)
         with torch.no_grad():
             for number, (other, state) in enumerate(zip(theirs, states, strict=True)):
                 if other.grad is not None:
                     plain(other, state, **options | {"lr": 0.01 if number < 2 else 0.02})
-    for own, other, state in zip(ours, theirs, states, strict=True):
-        assert torch.equal(own, other)
-        assert together.state[own].keys() == state.keys()
+    for parameter, other, state in zip(ours, theirs, states, strict=True):
+        assert torch.equal(parameter, other)
+        assert together.state[parameter].keys() == state.keys()
         assert all(
-            torch.equal(torch.as_tensor(together.state[own][name]), torch.as_tensor(state[name])) for name in state
+            torch.equal(torch.as_tensor(together.state[parameter][name]), torch.as_tensor(state[name]))
+            for name in state
         )
 
 

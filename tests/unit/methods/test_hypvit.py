@@ -174,11 +174,11 @@ def test_a_cached_gradient_of_the_loss_equals_that_of_one_pass():
     loss = build_loss(
         {"class": "PairCrossEntropyLoss", "per_class": 3, "temperature": 0.2, "distance": HYPERBOLIC}, 4, 6
     )
-    found = []
+    gradients = []
     for forward in (Single(), Recomputed(4)):
         torch.manual_seed(0)
         model = EmbeddingModel(spec).double().train()
         loss(forward(model, images), torch.arange(12) // 3).backward()
-        found.append([weight.grad for weight in model.parameters()])
-    assert found[0][0].abs().max() > 1e-8
-    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-10)
+        gradients.append([weight.grad for weight in model.parameters()])
+    assert gradients[0][0].abs().max() > 1e-8
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=1e-10)

@@ -48,8 +48,8 @@ def test_values_are_those_of_the_library(name):
     expected.backward()
     if name != "DynamicSoftMarginLoss":
         torch.testing.assert_close(x.grad, y.grad, rtol=1e-5, atol=2e-6)
-    for own, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(own.grad, other.grad, rtol=1e-5, atol=2e-6)
+    for parameter, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", OF_LIBRARY)

@@ -23,10 +23,10 @@ def weight():
 
 
 def test_a_constant_rate_is_torchs_sgd():
-    own, other = weight(), weight()
+    parameter, other = weight(), weight()
     options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
     rates = [0.1] * len(GRADIENTS)
-    ours = walk(MXNetSGD([own], **options), own, rates)
+    ours = walk(MXNetSGD([parameter], **options), parameter, rates)
     torch.testing.assert_close(ours, walk(torch.optim.SGD([other], **options), other, rates), rtol=1e-12, atol=0)
 
 
@@ -36,27 +36,29 @@ def test_momentum_keeps_the_rate_it_was_collected_with():
     for rate, gradient in zip(rates, GRADIENTS.numpy(), strict=True):
         velocity = 0.9 * velocity - rate * gradient
         expected = expected + velocity
-    own, other = weight(), weight()
-    np.testing.assert_allclose(walk(MXNetSGD([own], lr=1.0, momentum=0.9), own, rates), expected, rtol=1e-12)
+    parameter, other = weight(), weight()
+    np.testing.assert_allclose(
+        walk(MXNetSGD([parameter], lr=1.0, momentum=0.9), parameter, rates), expected, rtol=1e-12
+    )
     torchs = walk(torch.optim.SGD([other], lr=1.0, momentum=0.9), other, rates)
     assert np.abs(torchs.numpy() - expected).max() > 1e-3
 
 
 def test_it_resumes_from_its_state():
-    own = weight()
-    optimiser, rates = MXNetSGD([own], lr=1.0, momentum=0.9), [0.1, 0.1, 0.1, 0.05, 0.05, 0.025]
-    expected = walk(MXNetSGD([own], lr=1.0, momentum=0.9), own, rates).clone()
-    own = weight()
-    optimiser = MXNetSGD([own], lr=1.0, momentum=0.9)
+    parameter = weight()
+    optimiser, rates = MXNetSGD([parameter], lr=1.0, momentum=0.9), [0.1, 0.1, 0.1, 0.05, 0.05, 0.025]
+    expected = walk(MXNetSGD([parameter], lr=1.0, momentum=0.9), parameter, rates).clone()
+    parameter = weight()
+    optimiser = MXNetSGD([parameter], lr=1.0, momentum=0.9)
     for rate, gradient in zip(rates, GRADIENTS, strict=True):
         state = optimiser.state_dict()
-        own = torch.nn.Parameter(own.detach().clone())
-        optimiser = MXNetSGD([own], lr=1.0)
+        parameter = torch.nn.Parameter(parameter.detach().clone())
+        optimiser = MXNetSGD([parameter], lr=1.0)
         optimiser.load_state_dict(state)
         optimiser.param_groups[0]["lr"] = rate
-        own.grad = gradient.clone()
+        parameter.grad = gradient.clone()
         optimiser.step()
-    assert torch.equal(own.detach(), expected)
+    assert torch.equal(parameter.detach(), expected)
 
 
 @pytest.mark.parametrize("wrong", [{"lr": -1.0}, {"lr": 1.0, "momentum": 1.0}, {"lr": 1.0, "weight_decay": -1.0}])

@@ -450,14 +450,14 @@ def test_named_parts_of_a_backbone_can_be_frozen():
         return EmbeddingModel({**SMALL, "backbone": {**SMALL["backbone"], "frozen": frozen}}).train()
 
     whole = EmbeddingModel(SMALL).backbone
-    part = next(name for name, module in whole.named_children() if list(module.parameters()))
+    child = next(name for name, module in whole.named_children() if list(module.parameters()))
     single = [name for name, _ in whole.named_parameters()][-1]
-    model = built([part, single])
+    model = built([child, single])
     trained = {name for name, weight in model.backbone.named_parameters() if weight.requires_grad}
     every = {name for name, _ in model.backbone.named_parameters()}
-    assert trained == {name for name in every if not name.startswith(f"{part}.") and name != single}
+    assert trained == {name for name in every if not name.startswith(f"{child}.") and name != single}
     assert trained and trained < every
-    assert model.backbone.training and not model.backbone.get_submodule(part).training
+    assert model.backbone.training and not model.backbone.get_submodule(child).training
     with pytest.raises(
         UserError, match=r"^'model\.backbone\.frozen' names 'patch_embd', which the backbone does not have; "
     ):

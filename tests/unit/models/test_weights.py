@@ -214,8 +214,8 @@ def test_a_whole_module_serves_as_weights(tmp_path, name):
     torch.manual_seed(0)
     network = build_backbone({"name": name}).network
     torch.save({"model": network, "epoch": 3}, tmp_path / "mine.pt")
-    found = build_backbone({"name": name, "weights": str(tmp_path / "mine.pt")}).network.state_dict()
-    assert all(torch.equal(found[key], tensor) for key, tensor in network.state_dict().items())
+    tensors = build_backbone({"name": name, "weights": str(tmp_path / "mine.pt")}).network.state_dict()
+    assert all(torch.equal(tensors[key], tensor) for key, tensor in network.state_dict().items())
 
 
 def test_timm_without_a_hub_says_what_to_do(monkeypatch, tmp_path):
@@ -315,9 +315,9 @@ def test_unicom_weights_are_files_that_the_user_brings():
     clip = timm.get_pretrained_cfg("vit_base_patch16_clip_224.openai")  # the same normalisation
     for name, sizes in UNICOM.items():
         backbone = {"name": name, "weights": "unicom"}
-        found = description.with_weights({"model": {"backbone": backbone}}, weights, "resources/weights", "here")
-        assert found["model"]["backbone"]["weights"].startswith("resources/weights/unicom/FP16-ViT-")
-        assert len(found["model"]["backbone"]["sha256"]) == 64
+        completed = description.with_weights({"model": {"backbone": backbone}}, weights, "resources/weights", "here")
+        assert completed["model"]["backbone"]["weights"].startswith("resources/weights/unicom/FP16-ViT-")
+        assert len(completed["model"]["backbone"]["sha256"]) == 64
         assert [*weights[name, "unicom"].entry["from"][0]] == ["manual"]
         with torch.device("meta"):
             built = NAMED[name]({}, False)

@@ -19,11 +19,11 @@ def table(values, labels=LABELS, warnings=(), metrics=("P@1",), **options):
     rows = [
         ["emoji", row, seed, "concatenated", 8, metric, value]
         for metric, of_rows in by_metric.items()
-        for row, own in of_rows.items()
-        for seed, value in (own.items() if isinstance(own, dict) else enumerate(own))
+        for row, of_seeds in of_rows.items()
+        for seed, value in (of_seeds.items() if isinstance(of_seeds, dict) else enumerate(of_seeds))
     ]
     summary = results.summarise(pd.DataFrame(rows, columns=results.EVALUATION_COLUMNS))
-    seeds = max((len(own) for of_rows in by_metric.values() for own in of_rows.values()), default=1)
+    seeds = max((len(of_seeds) for of_rows in by_metric.values() for of_seeds in of_rows.values()), default=1)
     about = facts(labels, seeds=seeds, views=["concatenated"], metrics=list(metrics), lead_metric=metrics[0], **options)
     return tables.make(about, summary, warnings=warnings)
 
@@ -52,7 +52,7 @@ def test_rows_that_the_seeds_do_not_separate_are_all_bold():
 
 
 def test_one_seed_ranks_nothing():
-    made = table({row: own[:1] for row, own in CLEAR.items()})
+    made = table({row: of_seeds[:1] for row, of_seeds in CLEAR.items()})
     assert bold(made) == []
     assert "nothing is bold, because one seed cannot rank rows" in made.caption and "Bold:" not in made.caption
     assert made.headline == (

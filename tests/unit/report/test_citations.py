@@ -38,8 +38,8 @@ def test_the_page_lists_methods_with_links_and_offers_their_references():
     )
     assert 'href="https://arxiv.org/abs/' in text and 'download="references.bib"' in text
     assert "ArcFace (classification)" in text
-    own = [{"name": "mine", "label": "Mine", "family": None, "paper": None}]
-    text = page.render(study="s", title="t", description="", sections=[], runs=[], labels={}, command="c", rows=own)
+    rows = [{"name": "mine", "label": "Mine", "family": None, "paper": None}]
+    text = page.render(study="s", title="t", description="", sections=[], runs=[], labels={}, command="c", rows=rows)
     assert "Mine (defined in this study)" in text and "references.bib" not in text
     plain = page.render(study="s", title="t", description="", sections=[], runs=[], labels={}, command="c")
     assert "Methods" not in plain

@@ -73,15 +73,15 @@ def test_the_difference_is_that_of_the_table():
 
 def test_missing_seeds_are_left_out_and_counted():
     missing = [("best", 0), ("best", 3), *(("worst", seed) for seed in range(1, 7))]
-    found = measured(missing=missing).comparison.set_index(["view", "first", "second"])
-    some = found.loc["concatenated", "middle", "best"]
+    comparison = measured(missing=missing).comparison.set_index(["view", "first", "second"])
+    some = comparison.loc["concatenated", "middle", "best"]
     assert some["seeds"] == 5 and some["note"] == "Paired on 5 seeds: the first row has 7, the second 5."
-    one = found.loc["concatenated", "worst", "middle"]
+    one = comparison.loc["concatenated", "worst", "middle"]
     assert (
         one["note"] == "No interval and no test: one seed in common." and one[["low", "p", "p_adjusted"]].isna().all()
     )
-    assert found.loc["separated", "worst", "best"]["note"] == "No interval and no test: no seed in common."
-    assert np.isnan(found.loc["separated", "worst", "best"]["difference"])
+    assert comparison.loc["separated", "worst", "best"]["note"] == "No interval and no test: no seed in common."
+    assert np.isnan(comparison.loc["separated", "worst", "best"]["difference"])
 
 
 def test_a_seed_without_all_views_is_not_compared(tmp_path):
@@ -93,8 +93,8 @@ def test_a_seed_without_all_views_is_not_compared(tmp_path):
         if (name, seed, view) != ("best", 2, "concatenated"):
             write_json(paths[-1], {"metrics": metrics, **({"folds": [metrics] * 2} if view == "separated" else {})})
     paths = [path for path in paths if path.exists()]
-    found = Inputs(facts(LABELS, seeds=3), {"evaluations": paths}).comparison
-    assert found["seeds"].tolist() == [2, 2] and found["pairs"].tolist() == [2, 4]
+    comparison = Inputs(facts(LABELS, seeds=3), {"evaluations": paths}).comparison
+    assert comparison["seeds"].tolist() == [2, 2] and comparison["pairs"].tolist() == [2, 4]
 
 
 @pytest.mark.parametrize("changes", [{"scope": "published"}, {"lead_metric": "distance"}])

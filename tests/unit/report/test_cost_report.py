@@ -26,8 +26,8 @@ def planned(study, plain_limit=100e9, **options):
 
 
 def row_of(document, dataset, row):
-    (found,) = (line for line in document["rows"] if (line["dataset"], line["row"]) == (dataset, row))
-    return found
+    (matching,) = (line for line in document["rows"] if (line["dataset"], line["row"]) == (dataset, row))
+    return matching
 
 
 @pytest.fixture

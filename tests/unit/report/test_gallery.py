@@ -44,11 +44,11 @@ def test_queries_are_distinct_and_have_an_image_to_find(labels, count, seed):
 
 def test_all_queries_are_counted_not_only_those_shown(tmp_path):
     labels = np.array([0, 0, 1, 1])
-    found = gallery.count(labels, labels, np.array([[1, 2], [2, 0], [3, -1], [0, 1]]))
-    assert found == gallery.Counts(queries=4, right=2, neighbours=7, right_neighbours=3)
+    counts = gallery.count(labels, labels, np.array([[1, 2], [2, 0], [3, -1], [0, 1]]))
+    assert counts == gallery.Counts(queries=4, right=2, neighbours=7, right_neighbours=3)
     files = {"png": tmp_path / "g.png", "svg": tmp_path / "g.svg"}
     one = {"Triplet": np.array([[1, 2]])}
-    drawn = gallery.draw(picture, labels, [0], one, names={0: "a", 1: "b"}, counts={"Triplet": found}, **files)
+    drawn = gallery.draw(picture, labels, [0], one, names={0: "a", 1: "b"}, counts={"Triplet": counts}, **files)
     texts = [text.get_text() for text in drawn.axes[0].texts]
     assert any("correct for 2 of all 4 queries (50.0 %), and 42.9 % of all" in text for text in texts)
 

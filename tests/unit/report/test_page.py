@@ -98,7 +98,7 @@ def files(tmp_path_factory):
     home = root / "results" / "letters" / "glyphs"
     write_json(home / "split.json", {"dataset": "glyphs", "folds": [fold, fold]})
     flat = pixels[test].astype(np.float32).mean(3).reshape(len(test), -1)
-    found = {"evaluations": [], "histories": [], "runs": [], "embeddings": []}
+    inputs = {"evaluations": [], "histories": [], "runs": [], "embeddings": []}
     for number, method in enumerate(METHODS):
         folds = []
         for place in range(1 if method == "pretrained" else 2):
@@ -114,31 +114,31 @@ def files(tmp_path_factory):
             history.to_csv(run / "history.csv", index=False)
             record = {"fingerprint": "f" * 64, "best_epoch": 2, "best_value": 0.4, "epochs": 3, "device": "cpu"}
             write_json(run / "run.json", {**record, "wall_seconds": 61.0, "versions": {"torch": "2.13.0"}})
-            found["embeddings"].append(run / "embeddings.safetensors")
-            found["histories"].append(run / "history.csv")
-            found["runs"].append(run / "run.json")
+            inputs["embeddings"].append(run / "embeddings.safetensors")
+            inputs["histories"].append(run / "history.csv")
+            inputs["runs"].append(run / "run.json")
         for view in VIEWS:
             result = evaluate_view(view, folds, labels[test], METRICS, REDUCTION if method == "pretrained" else None)
             write_json(home / method / "seed0" / f"{view}.json", {"view": view, **result})
-            found["evaluations"].append(home / method / "seed0" / f"{view}.json")
-    found |= {"split": [home / "split.json"], "index": [root / "images.csv"]}
-    return root, {**found, "pack": [root / "packed" / "pack.json"]}
+            inputs["evaluations"].append(home / method / "seed0" / f"{view}.json")
+    inputs |= {"split": [home / "split.json"], "index": [root / "images.csv"]}
+    return root, {**inputs, "pack": [root / "packed" / "pack.json"]}
 
 
 @pytest.fixture(scope="module")
 def made(files):
     """Table, figures and page, written as the workflow writes them."""
-    root, found = files
+    root, inputs = files
     home = root / "results" / "letters"
-    table = Inputs(FACTS, found).table
+    table = Inputs(FACTS, inputs).table
     write_json(home / "glyphs" / "table.json", table.json())
     drawn = []
     for name in SHOWN:
         figure = all_figures()[name]
         pair = [home / "figures" / f"glyphs_{name}.{end}" for end in ("png", "svg")]
-        figure.draw(Inputs(FACTS, {kind: found[kind] for kind in figure.needs}), *pair)
+        figure.draw(Inputs(FACTS, {kind: inputs[kind] for kind in figure.needs}), *pair)
         drawn += pair
-    return table, drawn, page.make(PAGE, [home / "glyphs" / "table.json"], drawn, found["runs"])
+    return table, drawn, page.make(PAGE, [home / "glyphs" / "table.json"], drawn, inputs["runs"])
 
 
 class Outline(HTMLParser):
@@ -293,12 +293,12 @@ def test_the_caption_names_scale_backbone_and_sizes(files, made):
 
 
 def test_figures_search_the_same_embeddings_as_the_evaluation(files):
-    found = files[1]
-    paths = results.embedding_files(found["embeddings"])
-    labels = labels_of(found)
+    inputs = files[1]
+    paths = results.embedding_files(inputs["embeddings"])
+    labels = labels_of(inputs)
     for method in METHODS:
         vectors = results.concatenated_view(paths[method], REDUCTION if method == "pretrained" else None)
-        place = next(path for path in found["evaluations"] if path.match(f"{method}/seed0/concatenated.json"))
+        place = next(path for path in inputs["evaluations"] if path.match(f"{method}/seed0/concatenated.json"))
         evaluation = read_json(place)
         assert vectors.shape[1] == evaluation["dim"]
         assert evaluate(vectors, labels, ["P@1"])["P@1"] == evaluation["metrics"]["P@1"]
@@ -318,49 +318,49 @@ def test_the_best_trained_method_is_shown_against_the_untrained(files, tmp_path)
     assert len(drawn.axes[0].images) == gallery.QUERIES * (1 + 2 * gallery.NEIGHBOURS)
 
 
-def with_embeddings(found, folder, **roles):
+def with_embeddings(inputs, folder, **roles):
     """The same files with embeddings of more roles (name → positions), which encode the label of each image."""
-    labels, paths = pd.read_csv(found["index"][0])["label"].to_numpy(), []
-    for path in found["embeddings"]:
+    labels, paths = pd.read_csv(inputs["index"][0])["label"].to_numpy(), []
+    for path in inputs["embeddings"]:
         target = folder / Path(*Path(path).parts[-6:])
         given = {name: np.eye(14)[labels[images]] + 0.01 for name, images in roles.items()}
         write_embeddings(target, given if "query" in given else {**read_embeddings(path), **given})
         paths.append(target)
-    return {**found, "embeddings": paths}
+    return {**inputs, "embeddings": paths}
 
 
 def test_distances_use_training_images_if_the_study_says_so(files, tmp_path):
-    found = files[1]
-    train = read_json(found["split"][0])["folds"][0]["train"]
+    inputs = files[1]
+    train = read_json(inputs["split"][0])["folds"][0]["train"]
     trained = about(distances="train")
     with pytest.raises(UserError, match="no training images"):
-        draw("distances", Inputs(trained, found), tmp_path)
-    drawn = draw("distances", Inputs(trained, with_embeddings(found, tmp_path, train=train)), tmp_path)
+        draw("distances", Inputs(trained, inputs), tmp_path)
+    drawn = draw("distances", Inputs(trained, with_embeddings(inputs, tmp_path, train=train)), tmp_path)
     assert {axis.get_xlabel() for axis in drawn.axes} == {"distance between two training images"}
     counts = drawn.axes[0].patches[0].get_data().values
     assert counts.sum() == len(train) * (len(train) - 1) / 2
-    drawn = draw("distances", Inputs(FACTS, found), tmp_path)
+    drawn = draw("distances", Inputs(FACTS, inputs), tmp_path)
     assert {axis.get_xlabel() for axis in drawn.axes} == {"distance between two test images"}
 
 
 def test_queries_search_their_gallery(files, tmp_path, monkeypatch):
-    found = files[1]
-    labels = pd.read_csv(found["index"][0])["label"].to_numpy()
-    test = np.array(read_json(found["split"][0])["folds"][0]["test"])
+    inputs = files[1]
+    labels = pd.read_csv(inputs["index"][0])["label"].to_numpy()
+    test = np.array(read_json(inputs["split"][0])["folds"][0]["test"])
     query, kept = test[::2], test[1::2]
     fold = {"train": [], "query": query.tolist(), "gallery": kept.tolist()}
     write_json(tmp_path / "split.json", {"dataset": "glyphs", "folds": [fold, fold]})
-    found = {**with_embeddings(found, tmp_path, query=query, gallery=kept), "split": [tmp_path / "split.json"]}
+    inputs = {**with_embeddings(inputs, tmp_path, query=query, gallery=kept), "split": [tmp_path / "split.json"]}
     asked = {}
     monkeypatch.setattr(gallery, "draw", lambda picture, *given, **rest: asked.update(given=given))
     plain = deepcopy(FACTS)
     plain["rows"][0]["reduction"] = None
-    draw("gallery", Inputs(plain, found), tmp_path)
-    own, queries, found = asked["given"]
-    assert list(own) == list(labels[np.concatenate((query, kept))])
+    draw("gallery", Inputs(plain, inputs), tmp_path)
+    given_labels, queries, neighbours = asked["given"]
+    assert list(given_labels) == list(labels[np.concatenate((query, kept))])
     assert (queries < len(query)).all()
-    assert all((rows >= len(query)).all() for rows in found.values())
-    assert all((own[rows[:, 0]] == own[queries]).all() for rows in found.values())
+    assert all((rows >= len(query)).all() for rows in neighbours.values())
+    assert all((given_labels[rows[:, 0]] == given_labels[queries]).all() for rows in neighbours.values())
 
 
 def test_the_first_seed_is_shown_with_its_folds_in_order():

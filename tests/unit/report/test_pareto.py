@@ -32,10 +32,10 @@ def test_the_front_has_the_points_that_no_other_point_beats(seed):
         Point(str(number), "pairs", float(generator.randint(1, 8)), float(generator.randint(1, 8)))
         for number in range(generator.randint(1, 30))
     ]
-    found = front(points)
-    assert set(found) == slow_front(points)
-    assert len(found) == len(set(found))
-    assert [point.seconds for point in found] == sorted(point.seconds for point in found)
+    best = front(points)
+    assert set(best) == slow_front(points)
+    assert len(best) == len(set(best))
+    assert [point.seconds for point in best] == sorted(point.seconds for point in best)
 
 
 def record(method, fold, seed=0, **more):
@@ -54,9 +54,9 @@ def test_the_price_of_a_row_is_that_of_one_seed():
         )
         for seed, fold, seconds in ((0, 0, 10.0), (0, 1, 11.0), (1, 0, 12.0), (1, 1, 100.0))
     ]
-    found = prices([*runs, record("older", 0)])
-    assert found["ms"] == Price(1280, 64, 2 * 11.5)
-    assert all(math.isnan(value) for value in vars(found["older"]).values())
+    costs = prices([*runs, record("older", 0)])
+    assert costs["ms"] == Price(1280, 64, 2 * 11.5)
+    assert all(math.isnan(value) for value in vars(costs["older"]).values())
 
 
 def test_the_table_has_the_needs_and_the_costs_of_every_row():

@@ -101,8 +101,8 @@ def test_every_published_search_is_a_curve(published):
 def test_our_search_is_drawn_beside_the_published_ones(with_ours):
     drawing = drawn(with_ours["cub200"], "best_so_far")
     (axis,) = [axis for axis in drawing.axes if axis.get_title() == "Triplet"]
-    own = [line for line in axis.get_lines() if len(line.get_xdata()) == 5]
-    assert [list(np.round(line.get_ydata(), 2)) for line in own] == [[40, 40, 41, 41.8, 42]]
+    lines = [line for line in axis.get_lines() if len(line.get_xdata()) == 5]
+    assert [list(np.round(line.get_ydata(), 2)) for line in lines] == [[40, 40, 41, 41.8, 42]]
     assert "ours" in legend(drawing)
     assert "our search" in all_figures()["best_so_far"].describe(with_ours["cub200"].facts)
     drawing = drawn(with_ours["cub200"], "one_setting")
@@ -180,8 +180,8 @@ def test_the_table_of_trials_needed(published, with_ours):
     ]
     assert lines["fastap"]["cub200_32"] == "" and lines["fastap"]["searches"] == "1"
     assert "5 of 53 searches" in table.caption
-    own = {line["method"]: line for line in records(trials_needed("mlrc_tuning", list(with_ours.values())))}
-    assert own["triplet"]["cub200_ours"] == "4" and own["ms"]["cub200_ours"] == ""
+    ours = {line["method"]: line for line in records(trials_needed("mlrc_tuning", list(with_ours.values())))}
+    assert ours["triplet"]["cub200_ours"] == "4" and ours["ms"]["cub200_ours"] == ""
 
 
 def test_the_page_shows_the_tables(published):

@@ -35,8 +35,8 @@ def unsaved(monkeypatch):
 
 def query_set(labels, near, distances, maths="fixed"):
     labels = np.asarray(labels)
-    found = Neighbours(np.asarray(near)[:, None], np.asarray(distances, np.float32)[:, None])
-    return QuerySet(labels, found, calibrate(labels, found, maths))
+    closest = Neighbours(np.asarray(near)[:, None], np.asarray(distances, np.float32)[:, None])
+    return QuerySet(labels, closest, calibrate(labels, closest, maths))
 
 
 def clusters(seed, skill=0.7, scale=1.0, classes=12, shots=10):
@@ -63,8 +63,8 @@ def small():
 
 
 def line(axis, label):
-    (found,) = [line for line in axis.lines if line.get_label() == label]
-    return found
+    (line,) = [line for line in axis.lines if line.get_label() == label]
+    return line
 
 
 def texts_of(axis):
@@ -127,11 +127,11 @@ def test_a_long_table_is_reduced_to_some_of_its_rows():
 
 
 def test_a_legacy_threshold_is_at_the_end_of_the_curves(unsaved):
-    labels, found = (fixed := clusters(0)).labels, fixed.closest
-    legacy = QuerySet(labels, found, calibrate(labels, found, "legacy"))
+    labels, closest = (fixed := clusters(0)).labels, fixed.closest
+    legacy = QuerySet(labels, closest, calibrate(labels, closest, "legacy"))
     (axis,) = thresholds.draw({"a": {UNSEEN: legacy}}, {"a": "A"}, **unsaved).axes
     drawn = line(axis, f"{UNSEEN} F1")
-    assert len(drawn.get_xdata()) == len(threshold_table(labels, found)) > len(legacy.calibration.thresholds)
+    assert len(drawn.get_xdata()) == len(threshold_table(labels, closest)) > len(legacy.calibration.thresholds)
     assert line(axis, f"{UNSEEN} threshold").get_xdata()[0] == drawn.get_xdata()[-1] > fixed.threshold
     assert texts_of(axis) == [f"unseen: F1 {drawn.get_ydata()[-1]:.1f}"]
 
@@ -155,9 +155,9 @@ def test_every_query_is_in_one_bin_of_its_row(unsaved):
     sets["m1"] = {SEEN: clusters(1), UNSEEN: clusters(9, 0.2, scale=1.7, classes=7)}
     figure = matches.draw(sets, labels, **unsaved)
     panels = iter(figure.axes)
-    for own in sets.values():
+    for queries_of in sets.values():
         edges = []
-        for queries in own.values():
+        for queries in queries_of.values():
             axis = next(panels)
             up, down = (patch.get_data() for patch in axis.patches)
             hits = queries.closest.labels[:, 0] == queries.labels
@@ -173,7 +173,7 @@ def test_every_query_is_in_one_bin_of_its_row(unsaved):
             ]
             edges += [up.edges, down.edges]
         assert all(np.array_equal(one, edges[0]) for one in edges)
-        everything = np.concatenate([queries.distances for queries in own.values()])
+        everything = np.concatenate([queries.distances for queries in queries_of.values()])
         assert edges[0][0] == everything.min() and edges[0][-1] == everything.max()
     assert [axis.get_title() for axis in figure.axes] == ["seen queries", "unseen queries", "", ""]
     assert [axis.get_ylabel() for axis in figure.axes] == ["Method 0", "", "Method 1", ""]
@@ -181,8 +181,10 @@ def test_every_query_is_in_one_bin_of_its_row(unsaved):
 
 def test_a_histogram_has_the_given_edges():
     queries, _ = small()
-    found = match_histogram(queries.labels, queries.closest, np.array([0, 0.3, 0.75]))
-    assert list(found.edges) == [0, 0.3, 0.75] and list(found.right) == [2, 1] and list(found.wrong) == [0, 3]
+    histogram = match_histogram(queries.labels, queries.closest, np.array([0, 0.3, 0.75]))
+    assert (
+        list(histogram.edges) == [0, 0.3, 0.75] and list(histogram.right) == [2, 1] and list(histogram.wrong) == [0, 3]
+    )
 
 
 def test_a_missing_query_set_is_marked_as_not_measured(unsaved):
@@ -192,8 +194,8 @@ def test_a_missing_query_set_is_marked_as_not_measured(unsaved):
     assert len(figure.axes) == 4 and texts_of(figure.axes[0]) == ["not measured"]
     assert [axis.get_title() for axis in thresholds.draw(sets, labels, **unsaved).axes] == ["A", "B"]
     assert len(reliability.draw(sets, labels, **unsaved).axes) == 4
-    alone = matches.draw({"a": sets["a"]}, labels, **unsaved)
-    assert [axis.get_title() for axis in alone.axes] == ["unseen queries"]
+    single = matches.draw({"a": sets["a"]}, labels, **unsaved)
+    assert [axis.get_title() for axis in single.axes] == ["unseen queries"]
 
 
 # classes
@@ -238,8 +240,8 @@ def test_the_areas_of_marks_add_up_to_all_classes(unsaved):
     sets, labels = study(2, classes=60)
     figure = reliability.draw(sets, labels, **unsaved)
     fullest = 0
-    for lower, own in zip(figure.axes[::2], sets.values(), strict=True):
-        for marks, queries in zip(lower.collections, own.values(), strict=True):
+    for lower, queries_of in zip(figure.axes[::2], sets.values(), strict=True):
+        for marks, queries in zip(lower.collections, queries_of.values(), strict=True):
             classes = class_reliability(queries.labels, queries.closest, queries.threshold)
             pairs = [
                 (100 * both / taken if taken else reliability.NONE, 100 * taken / every)
@@ -290,7 +292,9 @@ def test_costs_are_marks_lines_and_differences(unsaved):
 
 def test_intervals_of_costs_stay_between_0_and_100_percent(unsaved):
     figure = costs.draw(rows(interval=0.5), math.nan, **unsaved)
-    ends = np.concatenate([path for part in figure.axes[0].collections for path in part.get_segments()])[:, 0]
+    ends = np.concatenate([path for collection in figure.axes[0].collections for path in collection.get_segments()])[
+        :, 0
+    ]
     assert ends.min() == pytest.approx(0) and ends.max() == pytest.approx(100)
     assert "95 % interval over seeds" in legend_of(figure) and "R@1 by chance" not in legend_of(figure)
 
@@ -347,12 +351,12 @@ def test_all_rejected_leaves_no_class_with_a_precision(unsaved):
 
 
 def drawn_texts(figure):
-    found = [text for legend in figure.legends for text in [*legend.get_texts(), legend.get_title()]]
+    texts = [text for legend in figure.legends for text in [*legend.get_texts(), legend.get_title()]]
     for axis in figure.axes:
-        found += [*axis.texts, axis.title, axis.xaxis.label, axis.yaxis.label]
+        texts += [*axis.texts, axis.title, axis.xaxis.label, axis.yaxis.label]
         for side, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
-            found += [tick.label1 for tick in side.get_major_ticks() if min(limits) <= tick.get_loc() <= max(limits)]
-    return [text for text in found if text.get_visible() and text.get_text()]
+            texts += [tick.label1 for tick in side.get_major_ticks() if min(limits) <= tick.get_loc() <= max(limits)]
+    return [text for text in texts if text.get_visible() and text.get_text()]
 
 
 @pytest.mark.parametrize("count", [1, 12])

@@ -98,13 +98,13 @@ def test_figures_of_searches_apply_only_to_studies_with_searches(inputs, tmp_pat
 
 
 def test_the_table_has_the_selected_trial_its_reruns_the_price_and_the_bounds(inputs, tmp_path):
-    found = searches.searched(inputs.chosen, searches_runs(inputs))
-    assert found["triplet"].selected == pytest.approx(50) and found["triplet"].rerun == pytest.approx(46)
+    rows = searches.searched(inputs.chosen, searches_runs(inputs))
+    assert rows["triplet"].selected == pytest.approx(50) and rows["triplet"].rerun == pytest.approx(46)
     summary = pd.DataFrame(
         [["emoji", row, "separated", "P@1", 0.01, 0.5, 2, 8, {0: 0.5, 1: 0.5}] for row in LABELS],
         columns=["dataset", "method", "view", "metric", "interval", "mean", "seeds", "dim", "by_seed"],
     )
-    shown = tables.make(inputs.facts, summary, searched=found)
+    shown = tables.make(inputs.facts, summary, searched=rows)
     assert [column.title for column in shown.last] == ["Selected trial", "Reruns", "Trials", "On a bound", "Seeds"]
     texts = {label: last for label, _, last in shown.rows()}
     assert texts["Triplet"][:4] == ["50.00", "46.00", "4 (1 failed)", "—"]
@@ -134,8 +134,8 @@ def test_runs_with_values_that_are_no_longer_chosen_are_not_reruns(inputs):
 
 def test_a_row_on_a_bound_is_named(inputs):
     inputs.chosen["triplet"] = {**inputs.chosen["triplet"], "on_bound": ["loss.margin"]}
-    found = searches.searched(inputs.chosen, [])
-    assert found["triplet"].on_bound == ("loss.margin",) and pd.isna(found["triplet"].rerun)
+    rows = searches.searched(inputs.chosen, [])
+    assert rows["triplet"].on_bound == ("loss.margin",) and pd.isna(rows["triplet"].rerun)
 
 
 def test_only_searches_with_several_settings_have_importances(inputs):

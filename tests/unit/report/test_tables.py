@@ -385,8 +385,8 @@ def test_a_new_last_column_is_one_entry_of_a_list(monkeypatch):
     best = columns.LastColumn(
         "Highest",
         shown=lambda table: table.measured,
-        text=lambda part: f"{part['mean'].max():.1f}",
-        csv=lambda part: {"highest": part["mean"].max()},
+        text=lambda rows: f"{rows['mean'].max():.1f}",
+        csv=lambda rows: {"highest": rows["mean"].max()},
     )
     monkeypatch.setattr(columns, "LAST", [*columns.LAST, best])
     made = table(every(usual))

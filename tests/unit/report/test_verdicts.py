@@ -42,12 +42,12 @@ def table():
 
 def test_every_published_cell_has_a_verdict(table):
     assert table.frame["verdict"].tolist() == ["reproduced", "undecided", "higher", "one seed", "not run"]
-    found = table.frame.set_index("method")
+    frame = table.frame.set_index("method")
     expected = verdict.seeds_needed(60.6, 0.25, 5, verdict.Quote(60.0, error=0.005), 1.0, 0.05)
-    assert found["seeds_needed"].tolist() == ["", str(expected), "", "", ""]
-    assert found["sd"].tolist()[:3] == pytest.approx([0.25] * 3) and np.isnan(found["sd"].iloc[3])
+    assert frame["seeds_needed"].tolist() == ["", str(expected), "", "", ""]
+    assert frame["sd"].tolist()[:3] == pytest.approx([0.25] * 3) and np.isnan(frame["sd"].iloc[3])
     half = verdict.compare(0.0, 0.25, 5, verdict.Quote(0.0, error=0.005), 1.0, 0.05).high
-    assert found.loc["far", ["low", "high"]].tolist() == pytest.approx([62 - half, 62 + half])
+    assert frame.loc["far", ["low", "high"]].tolist() == pytest.approx([62 - half, 62 + half])
 
 
 def test_the_verdict_is_a_column_of_every_format(table):
@@ -97,13 +97,13 @@ def test_published_runs_spread_and_reading_error_are_used():
         "spread": {"emoji": {"near": {"concatenated": {"P@1": 3.0}}}},
         "reading_error": 0.3,
     }
-    found = made([document(**more)]).frame.set_index("method")
+    frame = made([document(**more)]).frame.set_index("method")
     quotes = {"same": verdict.Quote(60.0, 10, error=0.3), "near": verdict.Quote(60.0, 10, 3.0, 0.3)}
     for method, quote in quotes.items():
         expected = verdict.compare(MEANS[method], 0.25, 5, quote, 1.0, 0.05)
         for name in ("low", "high", "p", "p_equivalence"):
-            assert found.loc[method, name] == pytest.approx(float(getattr(expected, name)))
-    assert found.loc["near", ["published_runs", "published_spread", "reading_error"]].tolist() == [10, 3.0, 0.3]
+            assert frame.loc[method, name] == pytest.approx(float(getattr(expected, name)))
+    assert frame.loc["near", ["published_runs", "published_spread", "reading_error"]].tolist() == [10, 3.0, 0.3]
 
 
 def test_values_selected_on_the_test_set_are_compared_with_ours_only():
@@ -139,14 +139,14 @@ def test_a_table_keeps_its_verdicts_in_its_file(table, tmp_path):
 
 def test_lines_are_adjusted_over_all_datasets_of_a_study(table):
     other = made([document(dataset="letters")], dataset="letters")
-    found = verdicts.lines({"emoji": table.frame, "letters": other.frame})
-    assert list(found.columns) == list(verdicts.COLUMNS) and len(found) == 10
-    assert found["dataset"].tolist() == ["emoji"] * 5 + ["letters"] * 5
-    tested = found[found["p"].notna()]
-    assert len(tested) == 6 and found["p_adjusted"].notna().sum() == 6
+    frame = verdicts.lines({"emoji": table.frame, "letters": other.frame})
+    assert list(frame.columns) == list(verdicts.COLUMNS) and len(frame) == 10
+    assert frame["dataset"].tolist() == ["emoji"] * 5 + ["letters"] * 5
+    tested = frame[frame["p"].notna()]
+    assert len(tested) == 6 and frame["p_adjusted"].notna().sum() == 6
     assert tested["p_adjusted"].tolist() == pytest.approx(verdict.adjusted(tested["p"]))
-    read = pd.read_csv(io.StringIO(verdicts.csv(found)), keep_default_na=False)
-    assert read["verdict"].tolist() == found["verdict"].tolist() and read["p"].tolist()[-1] == ""
+    read = pd.read_csv(io.StringIO(verdicts.csv(frame)), keep_default_na=False)
+    assert read["verdict"].tolist() == frame["verdict"].tolist() and read["p"].tolist()[-1] == ""
 
 
 def test_the_sentence_counts_all_cells_and_the_note_the_false_alarms(table):
@@ -154,8 +154,8 @@ def test_the_sentence_counts_all_cells_and_the_note_the_false_alarms(table):
     assert verdicts.sentence(cells) == "41 of 228 published cells reproduced, 3 not, 12 undecided, 172 not run."
     assert verdicts.sentence([]) == ""
     p = [0.2] * 41 + [0.0001, 0.04, 0.045] + [0.5] * 12
-    found = pd.DataFrame({"verdict": cells[:56], "alpha": 0.05, "p": p, "p_adjusted": verdict.adjusted(p)})
-    assert verdicts.multiplicity(found) == (
+    frame = pd.DataFrame({"verdict": cells[:56], "alpha": 0.05, "p": p, "p_adjusted": verdict.adjusted(p)})
+    assert verdicts.multiplicity(frame) == (
         "If all published means equalled ours, 2.8 of the 56 tested cells would still be called “not reproduced” "
         "by chance (α × 56). With the false-discovery rate of the whole study controlled at 0.05 (Benjamini–Hochberg), "
         "1 of the 3 cells called “not reproduced” remain so."

@@ -28,8 +28,8 @@ def evaluation(method, view="concatenated", seed=0, checks=()):
 
 
 def test_a_check_of_all_runs_is_named_without_a_number():
-    found = of_rows([run("triplet", fold=fold, checks=["zero_loss"]) for fold in range(4)], [])
-    assert found == [Warned("triplet", "zero_loss")]
+    warned_rows = of_rows([run("triplet", fold=fold, checks=["zero_loss"]) for fold in range(4)], [])
+    assert warned_rows == [Warned("triplet", "zero_loss")]
 
 
 def test_a_check_of_some_runs_says_how_many():
@@ -63,8 +63,8 @@ def test_a_finding_in_some_views_or_seeds_names_them():
 
 
 def test_warnings_are_in_the_order_of_the_checks():
-    found = of_rows([run("ms", checks=["zero_loss", "no_negative_pairs"])], [evaluation("ms", checks=["chance"])])
-    assert [warned.check for warned in found] == ["no_negative_pairs", "zero_loss", "chance"]
+    warned_rows = of_rows([run("ms", checks=["zero_loss", "no_negative_pairs"])], [evaluation("ms", checks=["chance"])])
+    assert [warned.check for warned in warned_rows] == ["no_negative_pairs", "zero_loss", "chance"]
     unknown = of_rows([run("ms", checks=["of_the_future"])], [])
     assert unknown[0].sentence == "of_the_future"
 
@@ -74,17 +74,17 @@ def write_results(folder, checks=("no_negative_pairs", "zero_loss"), seeds=(0, 1
     files = {"evaluations": [], "runs": []}
     for place, method in enumerate(METHODS):
         for seed in seeds:
-            own = folder / "results" / "quick" / "emoji" / method / f"seed{seed}"
-            found = [{"check": check, "text": "…"} for check in checks] if method == "triplet" else []
+            home = folder / "results" / "quick" / "emoji" / method / f"seed{seed}"
+            warnings = [{"check": check, "text": "…"} for check in checks] if method == "triplet" else []
             write_json(
-                own / "fold0" / "run.json", {"warnings": found, "epochs": 2, "best_epoch": 2, "fingerprint": "f"}
+                home / "fold0" / "run.json", {"warnings": warnings, "epochs": 2, "best_epoch": 2, "fingerprint": "f"}
             )
-            files["runs"].append(own / "fold0" / "run.json")
+            files["runs"].append(home / "fold0" / "run.json")
             for view in ("concatenated", "separated") if seed in measured else ():
                 value = (0.3, 0.9, 0.6)[place] + 0.001 * seed * place
                 content = {"view": view, "dim": 8, "metrics": {"P@1": value, "MAP@R": value / 2}, "warnings": []}
-                write_json(own / f"{view}.json", content)
-                files["evaluations"].append(own / f"{view}.json")
+                write_json(home / f"{view}.json", content)
+                files["evaluations"].append(home / f"{view}.json")
     return files
 
 

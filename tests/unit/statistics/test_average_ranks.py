@@ -18,15 +18,15 @@ def values(blocks, methods, spread=2.0):
 @pytest.mark.parametrize(("blocks", "methods"), [(3, 4), (5, 8), (14, 5), (30, 12)])
 def test_methods_of_a_group_are_those_that_posthocs_does_not_separate(blocks, methods):
     measured = values(blocks, methods)
-    found = ranks.ranking(measured)
+    ranking = ranks.ranking(measured)
     p = scikit_posthocs.posthoc_nemenyi_friedman(measured).to_numpy()
-    together = {frozenset(pair) for group in found.groups for pair in combinations(group, 2)}
+    together = {frozenset(pair) for group in ranking.groups for pair in combinations(group, 2)}
     for pair in combinations(range(methods), 2):
         assert (frozenset(pair) in together) == (p[pair] >= ranks.ERROR), pair
-    for one, two in combinations(map(set, found.groups), 2):
+    for one, two in combinations(map(set, ranking.groups), 2):
         assert not one <= two and not two <= one
-    assert found.average == pytest.approx(stats.rankdata(-measured, axis=1).mean(axis=0))
-    assert found.p == pytest.approx(stats.friedmanchisquare(*measured.T).pvalue) and found.blocks == blocks
+    assert ranking.average == pytest.approx(stats.rankdata(-measured, axis=1).mean(axis=0))
+    assert ranking.p == pytest.approx(stats.friedmanchisquare(*measured.T).pvalue) and ranking.blocks == blocks
 
 
 def test_critical_values_are_the_published_ones():
@@ -45,10 +45,10 @@ def test_groups_overlap_and_single_methods_have_none():
 
 
 def test_the_highest_value_is_first_and_equal_values_share_ranks():
-    found = ranks.ranking([[0.9, 0.5, 0.5, 0.1], [0.8, 0.7, 0.6, 0.6]])
-    assert found.average.tolist() == [1, 2.25, 3, 3.75]
+    ranking = ranks.ranking([[0.9, 0.5, 0.5, 0.1], [0.8, 0.7, 0.6, 0.6]])
+    assert ranking.average.tolist() == [1, 2.25, 3, 3.75]
 
 
 def test_methods_that_are_always_equal_do_not_differ():
-    found = ranks.ranking(np.ones((4, 3)))
-    assert found.p == 1 and found.average.tolist() == [2, 2, 2] and found.groups == [[0, 1, 2]]
+    ranking = ranks.ranking(np.ones((4, 3)))
+    assert ranking.p == 1 and ranking.average.tolist() == [2, 2, 2] and ranking.groups == [[0, 1, 2]]

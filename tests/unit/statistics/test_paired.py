@@ -40,14 +40,14 @@ def methods(differences):
 def test_the_sign_flip_test_is_that_of_scipy(seeds):
     first, second = np.random.default_rng(seeds).random((2, seeds))
     first += 0.2
-    found = stats.permutation_test(
+    peer = stats.permutation_test(
         (first, second),
         lambda one, two, axis: (one - two).mean(axis=axis),
         permutation_type="samples",
         vectorized=True,
         n_resamples=np.inf,
     )
-    assert paired.p_values((first - second)[:, None])[0] == pytest.approx(found.pvalue, rel=1e-12)
+    assert paired.p_values((first - second)[:, None])[0] == pytest.approx(peer.pvalue, rel=1e-12)
 
 
 def test_random_flips_are_close_to_all_flips(monkeypatch):
@@ -74,9 +74,9 @@ def test_the_interval_is_that_of_scipy_at_the_same_share(seeds):
     differences = np.random.default_rng(seeds).normal(size=seeds)
     level = 1 - 2 * paired.tail(seeds)
     settings = {"confidence_level": level, "n_resamples": 20_000, "method": "percentile", "rng": 0}
-    found = stats.bootstrap((differences,), np.mean, **settings).confidence_interval
+    peer = stats.bootstrap((differences,), np.mean, **settings).confidence_interval
     low, high = paired.interval(differences[:, None])
-    assert [low[0], high[0]] == pytest.approx([found.low, found.high], abs=0.08 * (found.high - found.low))
+    assert [low[0], high[0]] == pytest.approx([peer.low, peer.high], abs=0.08 * (peer.high - peer.low))
 
 
 def test_the_share_cut_off_gives_the_width_of_a_t_interval():
@@ -127,24 +127,28 @@ def test_folds_of_one_seed_are_not_taken_for_repetitions():
 
 
 def test_ties_count_half_and_pairs_are_those_of_folds():
-    found = paired.compare({0: [0.2, 0.4], 1: [0.5, 0.5]}, {0: [0.1, 0.4], 1: [0.5, 0.6]})
-    assert found.probability == (1 + 0.5 + 0.5 + 0) / 4 and found.pairs == 4
+    comparison = paired.compare({0: [0.2, 0.4], 1: [0.5, 0.5]}, {0: [0.1, 0.4], 1: [0.5, 0.6]})
+    assert comparison.probability == (1 + 0.5 + 0.5 + 0) / 4 and comparison.pairs == 4
     # a model that is the same in all folds is compared with their mean, like in the table
-    found = paired.compare({0: [0.3], 1: [0.5]}, {0: [0.1, 0.3], 1: [0.4, 0.8]})
-    assert found.difference == pytest.approx((0.1 - 0.1) / 2) and found.pairs == 2
+    comparison = paired.compare({0: [0.3], 1: [0.5]}, {0: [0.1, 0.3], 1: [0.4, 0.8]})
+    assert comparison.difference == pytest.approx((0.1 - 0.1) / 2) and comparison.pairs == 2
 
 
 def test_only_seeds_of_both_are_compared():
     one = {seed: [0.1 * seed] for seed in (0, 1, 2, 5)}
     two = {seed: [0.1 * seed - 0.01] for seed in (5, 2, 1, 9)} | {0: [np.nan]}
-    found = paired.compare(one, two)
-    assert found.seeds == found.pairs == 3 and found.difference == pytest.approx(0.01) and found.p == 0.25
+    comparison = paired.compare(one, two)
+    assert (
+        comparison.seeds == comparison.pairs == 3
+        and comparison.difference == pytest.approx(0.01)
+        and comparison.p == 0.25
+    )
 
 
 def test_one_seed_gives_a_difference_and_nothing_else():
-    found = paired.compare({0: [0.5]}, {0: [0.25], 1: [0.9]})
-    assert (found.difference, found.probability, found.seeds) == (0.25, 1, 1)
-    assert all(map(isnan, (found.low, found.high, found.confidence, found.p)))
+    comparison = paired.compare({0: [0.5]}, {0: [0.25], 1: [0.9]})
+    assert (comparison.difference, comparison.probability, comparison.seeds) == (0.25, 1, 1)
+    assert all(map(isnan, (comparison.low, comparison.high, comparison.confidence, comparison.p)))
     none = paired.compare({0: [0.5]}, {1: [0.5]})
     assert (none.seeds, none.pairs) == (0, 0) and isnan(none.difference) and isnan(none.probability)
 
@@ -152,8 +156,14 @@ def test_one_seed_gives_a_difference_and_nothing_else():
 @pytest.mark.parametrize("seeds", [2, 8, 20])
 def test_identical_methods_do_not_differ(seeds):
     same = {seed: [0.1 * seed, 0.7] for seed in range(seeds)}
-    found = paired.compare(same, same)
-    assert (found.difference, found.low, found.high, found.probability, found.p) == (0, 0, 0, 0.5, 1)
+    comparison = paired.compare(same, same)
+    assert (comparison.difference, comparison.low, comparison.high, comparison.probability, comparison.p) == (
+        0,
+        0,
+        0,
+        0.5,
+        1,
+    )
 
 
 def test_rounding_does_not_break_ties_of_the_test():
@@ -166,9 +176,11 @@ def test_all_pairs_are_those_compared_one_by_one(monkeypatch):
     monkeypatch.setattr(paired, "TOGETHER", 4)
     random = np.random.default_rng(5)
     rows = {f"m{row}": {seed: random.random(2).tolist() for seed in range(3 + row % 3)} for row in range(6)}
-    found = paired.compare_all(rows)
-    assert list(found)[:6] == [*(("m0", f"m{row}") for row in range(1, 6)), ("m1", "m2")]
-    assert len(found) == 15 and all(each == paired.compare(rows[a], rows[b]) for (a, b), each in found.items())
+    comparisons = paired.compare_all(rows)
+    assert list(comparisons)[:6] == [*(("m0", f"m{row}") for row in range(1, 6)), ("m1", "m2")]
+    assert len(comparisons) == 15 and all(
+        each == paired.compare(rows[a], rows[b]) for (a, b), each in comparisons.items()
+    )
 
 
 def test_the_stored_comparisons_are_up_to_date():
@@ -183,7 +195,7 @@ def test_javascript_computes_the_same_digits():
     files = [str(SCRIPTS / "recheck/statistics/paired.js"), str(paired_vectors.FILE)]
     done = subprocess.run(["node", "-e", JAVASCRIPT, *files], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found, stored = json.loads(done.stdout), json.loads(paired_vectors.FILE.read_text(encoding="utf-8"))
-    assert found["random"] == stored["random"]["numbers"]
-    for ours, case in zip(found["cases"], stored["cases"], strict=True):
+    computed, stored = json.loads(done.stdout), json.loads(paired_vectors.FILE.read_text(encoding="utf-8"))
+    assert computed["random"] == stored["random"]["numbers"]
+    for ours, case in zip(computed["cases"], stored["cases"], strict=True):
         assert ours == case["comparison"], case["name"]

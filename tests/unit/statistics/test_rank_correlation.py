@@ -15,7 +15,7 @@ PEERS = [(spearman, stats.spearmanr), (kendall, stats.kendalltau)]
 @pytest.mark.parametrize("values", [VALUES, TIED], ids=["all different", "tied"])
 @pytest.mark.parametrize(("ours", "peer"), PEERS, ids=["spearman", "kendall"])
 def test_values_and_intervals_equal_those_of_scipy(ours, peer, values):
-    found = ours(*values, draws=200, seed=3)
+    correlation = ours(*values, draws=200, seed=3)
     expected = stats.bootstrap(
         tuple(values),
         lambda x, y: peer(x, y).statistic,
@@ -25,9 +25,9 @@ def test_values_and_intervals_equal_those_of_scipy(ours, peer, values):
         method="percentile",
         rng=np.random.default_rng(3),
     ).confidence_interval
-    assert found.value == pytest.approx(peer(*values).statistic, abs=1e-12)
-    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=1e-12)
-    assert found == ours(*values, draws=200, seed=3)
+    assert correlation.value == pytest.approx(peer(*values).statistic, abs=1e-12)
+    assert (correlation.low, correlation.high) == pytest.approx(tuple(expected), abs=1e-12)
+    assert correlation == ours(*values, draws=200, seed=3)
 
 
 @pytest.mark.parametrize("ours", [spearman, kendall])

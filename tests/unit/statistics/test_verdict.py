@@ -59,22 +59,22 @@ def pairs():
 def test_runs_with_a_spread_are_tested_as_statsmodels_tests_two_samples(pairs):
     for ours, theirs in pairs:
         quote = Quote(theirs.mean(), len(theirs), theirs.std(ddof=1))
-        found = compare(ours.mean(), ours.std(ddof=1), len(ours), quote, 1.0, ALPHA)
+        outcome = compare(ours.mean(), ours.std(ddof=1), len(ours), quote, 1.0, ALPHA)
         _, p, _ = weightstats.ttest_ind(ours, theirs, usevar="unequal")
         p_equivalence, _, _ = weightstats.ttost_ind(ours, theirs, -1.0, 1.0, usevar="unequal")
-        np.testing.assert_allclose([found.p, found.p_equivalence], [p, p_equivalence], rtol=1e-6)
+        np.testing.assert_allclose([outcome.p, outcome.p_equivalence], [p, p_equivalence], rtol=1e-6)
         means = weightstats.CompareMeans(weightstats.DescrStatsW(ours), weightstats.DescrStatsW(theirs))
         low, high = means.tconfint_diff(ALPHA, usevar="unequal")
-        np.testing.assert_allclose([found.low, found.high], np.array([low, high]) + theirs.mean(), rtol=1e-9)
+        np.testing.assert_allclose([outcome.low, outcome.high], np.array([low, high]) + theirs.mean(), rtol=1e-9)
 
 
 def test_the_interval_for_one_run_is_the_prediction_interval_of_statsmodels(pairs):
     for ours, _ in pairs:
         fitted = OLS(ours, np.ones((len(ours), 1))).fit()
         expected = fitted.get_prediction(np.ones((1, 1))).summary_frame(alpha=ALPHA)
-        found = compare(ours.mean(), ours.std(ddof=1), len(ours), Quote(60.0), 1.0, ALPHA)
+        outcome = compare(ours.mean(), ours.std(ddof=1), len(ours), Quote(60.0), 1.0, ALPHA)
         np.testing.assert_allclose(
-            [found.low, found.high], expected[["obs_ci_lower", "obs_ci_upper"]].iloc[0], rtol=1e-9
+            [outcome.low, outcome.high], expected[["obs_ci_lower", "obs_ci_upper"]].iloc[0], rtol=1e-9
         )
 
 
@@ -104,10 +104,10 @@ def test_a_verdict_follows_from_the_formulae():
         60 - half + 0.01: UNDECIDED,
         60 - half - 0.01: HIGHER,
     }
-    found = compare(60.0, 0.3, 5, Quote(np.array(list(expected))), 1.0, ALPHA)
-    assert found.verdict.tolist() == list(expected.values())
-    np.testing.assert_allclose(found.high - 60, half)
-    np.testing.assert_allclose(60 - found.low, half)
+    outcome = compare(60.0, 0.3, 5, Quote(np.array(list(expected))), 1.0, ALPHA)
+    assert outcome.verdict.tolist() == list(expected.values())
+    np.testing.assert_allclose(outcome.high - 60, half)
+    np.testing.assert_allclose(60 - outcome.low, half)
 
 
 def test_a_reading_error_widens_the_interval_and_narrows_equivalence():
@@ -121,15 +121,15 @@ def test_a_reading_error_widens_the_interval_and_narrows_equivalence():
 def test_seeds_that_all_agree_leave_only_rounding():
     """A row that is not trained has the same value with every seed."""
     published = np.array([60.004, 60.005, 60.3, 62.0])
-    found = compare(60.0, 0.0, 3, Quote(published, error=0.005), 1.0, ALPHA)
-    assert found.verdict.tolist() == [REPRODUCED, REPRODUCED, LOWER, LOWER]
-    assert (found.p_equivalence < ALPHA).tolist() == [True, True, True, False]
+    outcome = compare(60.0, 0.0, 3, Quote(published, error=0.005), 1.0, ALPHA)
+    assert outcome.verdict.tolist() == [REPRODUCED, REPRODUCED, LOWER, LOWER]
+    assert (outcome.p_equivalence < ALPHA).tolist() == [True, True, True, False]
     assert compare(60.0, 0.0, 3, Quote(60.0, 10, 0.0), 1.0, ALPHA).verdict == REPRODUCED
 
 
 def test_a_large_number_of_seeds_may_refute_a_difference_smaller_than_delta():
-    found = compare(60.0, 0.3, 50, Quote(60.4, 50), 1.0, ALPHA)
-    assert found.verdict == LOWER and found.p_equivalence < ALPHA
+    outcome = compare(60.0, 0.3, 50, Quote(60.4, 50), 1.0, ALPHA)
+    assert outcome.verdict == LOWER and outcome.p_equivalence < ALPHA
 
 
 @pytest.mark.parametrize("spread", [np.nan, 0.5])
@@ -180,8 +180,8 @@ def test_values_off_a_plot_are_refuted_no_more_often_than_alpha_says():
 def test_other_means_are_refuted_as_often_as_the_noncentral_t_says(seeds, runs, shift):
     verdicts = simulated(seeds, runs, shift=shift)
     limit = stats.t(seeds - 1).ppf(1 - ALPHA / 2)
-    found = stats.nct(seeds - 1, shift / (0.5 * np.sqrt(1 / seeds + 1 / runs)))
-    assert within_binomial_bounds(refuted(verdicts), found.sf(limit) + found.cdf(-limit))
+    distribution = stats.nct(seeds - 1, shift / (0.5 * np.sqrt(1 / seeds + 1 / runs)))
+    assert within_binomial_bounds(refuted(verdicts), distribution.sf(limit) + distribution.cdf(-limit))
     assert np.mean(verdicts == (HIGHER if shift > 0 else LOWER)) > 0.99 * np.mean(refuted(verdicts))
 
 

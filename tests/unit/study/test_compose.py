@@ -232,12 +232,12 @@ def test_a_dropped_row_is_also_dropped_from_the_variants(write, left_out):
 
 def test_no_shipped_study_empties_a_row_of_its_base():
     for name, path in STUDIES.items():
-        own = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if "base" in own:
-            inherited = compose(own["base"], FILES)["methods"]
-            assert not [row for row, spec in (own.get("methods") or {}).items() if spec is None and row in inherited], (
-                name
-            )
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if "base" in content:
+            inherited = compose(content["base"], FILES)["methods"]
+            assert not [
+                row for row, spec in (content.get("methods") or {}).items() if spec is None and row in inherited
+            ], name
 
 
 def test_also_build_is_not_inherited(write):
@@ -475,15 +475,15 @@ def test_settings_are_annotated_with_their_readers():
     assert schema.settings_used_by("released") == ("transforms", "model", "sampler", "precision")
     assert schema.settings_used_by("evaluation") == ("evaluation", "reduction")
     settings = schema._schema("study.schema.yaml").contents["$defs"]["settings"]["properties"]
-    assert all(own["used_by"] for own in settings.values())
+    assert all(about["used_by"] for about in settings.values())
 
 
 @pytest.mark.parametrize("variant", ["recommended", "code", "paper"])
 @pytest.mark.parametrize("name", [name for name in STUDIES if name.startswith("unbiased")])
 def test_every_variant_of_the_unbiased_studies_is_complete(name, variant):
     study = compose(name, FILES, variant)
-    for row, own in study["methods"].items():
-        steps = merge(study["protocol"]["transforms"], own.get("transforms", {}))["train"]
+    for row, settings in study["methods"].items():
+        steps = merge(study["protocol"]["transforms"], settings.get("transforms", {}))["train"]
         sizes = [step["random_crop"]["size"] for step in steps if "random_crop" in step]
         paper = variant == "paper" and "tiny" not in name and not row.startswith("dreml")
         assert sizes == ([224] if paper else [])

@@ -67,12 +67,12 @@ def test_labels_of_methods_are_unique():
 
 def test_rows_have_the_label_of_their_method_if_their_settings_are_the_same(studies):
     for name, study in studies.items():
-        rows = {row: own["method"] for row, own in study["methods"].items() if "method" in own}
+        rows = {row: settings["method"] for row, settings in study["methods"].items() if "method" in settings}
         labels = {row: read_yaml(METHODS[method])["label"] for row, method in rows.items()}
         if study["sweep"]:
             labels = {row: f"{label}, {row.rpartition('_')[2]}" for row, label in labels.items()}
-        own = {row for row, label in labels.items() if study["methods"][row]["label"] != label}
-        assert own == OWN_LABELS.get(name, set()), name
+        labelled = {row for row, label in labels.items() if study["methods"][row]["label"] != label}
+        assert labelled == OWN_LABELS.get(name, set()), name
 
 
 def test_labels_are_unique_within_a_study(studies):

@@ -88,9 +88,9 @@ def test_the_order_of_yaml_keys_does_not_change_the_settings(study, tmp_path):
             "    loss: {lr: 0.01, class: Adam}\n    backbone: {lr: 0.001, class: Adam}\n",
         ),
     )
-    for part in ("training", "embedding", "evaluation", "split", "eval_transforms"):
-        first, second = (repr(getattr(own.run("emoji", "triplet"), part)) for own in (study, swapped))
-        assert first == second, part
+    for group in ("training", "embedding", "evaluation", "split", "eval_transforms"):
+        first, second = (repr(getattr(each.run("emoji", "triplet"), group)) for each in (study, swapped))
+        assert first == second, group
 
 
 def test_settings_for_snakemake_are_plain_values(study):
@@ -106,8 +106,8 @@ def test_settings_for_snakemake_are_plain_values(study):
         return all(map(plain, value)) if type(value) is list else type(value) in (str, int, float, bool, type(None))
 
     run = study.run("emoji", "triplet")
-    for part in ("training", "embedding", "evaluation", "split", "eval_transforms", "released"):
-        assert plain(getattr(run, part)), part
+    for group in ("training", "embedding", "evaluation", "split", "eval_transforms", "released"):
+        assert plain(getattr(run, group)), group
     assert plain(study.classes["emoji"])
     with pytest.raises(dataclasses.FrozenInstanceError):
         study.name = "other"

@@ -150,13 +150,13 @@ DATASETS = ("cub200", "cars196", "sop", "inshop", "inat2018")
 @pytest.mark.parametrize("study", PUBLISHED)
 def test_published_values(study):
     """R@1 on CUB, Cars, SOP and In-Shop, and UNICOM's on iNaturalist."""
-    found = {}
+    published = {}
     for document in load_published(ROOT / f"resources/published/{study}.yaml"):
         for dataset, rows in document["values"].items():
             for row, views in rows.items():
                 for view, values in views.items():
                     assert values.keys() == {"R@1"}
-                    found.setdefault((row, view), {})[dataset] = values["R@1"]
-    assert found == {
+                    published.setdefault((row, view), {})[dataset] = values["R@1"]
+    assert published == {
         key: dict(zip(DATASETS[: len(values)], values, strict=True)) for key, values in PUBLISHED[study].items()
     }

@@ -58,10 +58,10 @@ def test_a_part_has_its_own_folder_and_command(catalogue, chosen, folder, option
 
 def test_the_report_of_a_part_names_the_choice_and_the_whole_report_is_unchanged(catalogue):
     made = catalogue(methods=["triplet"], seeds=[4, 5])
-    part, whole = made.page_facts(made.report("mine")), made.page_facts("mine")
-    assert part["title"] == "Letters – 1 of 4 rows, seeds 4, 5"
-    assert part["description"].startswith("Only a part of study mine: 1 of 4 rows, seeds 4, 5. 1 row on")
-    assert [row["name"] for row in part["rows"]] == ["triplet"]
+    selected, whole = made.page_facts(made.report("mine")), made.page_facts("mine")
+    assert selected["title"] == "Letters – 1 of 4 rows, seeds 4, 5"
+    assert selected["description"].startswith("Only a part of study mine: 1 of 4 rows, seeds 4, 5. 1 row on")
+    assert [row["name"] for row in selected["rows"]] == ["triplet"]
     assert len(whole["rows"]) == 4 and whole["command"] == "snakemake --cores all mine"
     assert len(made.needed("mine", ["emoji"], ["evaluations"])["evaluations"]) == 8
 

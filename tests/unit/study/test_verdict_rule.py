@@ -95,9 +95,9 @@ def test_precision_reaches_the_facts(tmp_path):
         "values: {emoji: {triplet: {separated: {P@1: 50}}, mined: {separated: {P@1: 51}}}}, "
         "spread: {emoji: {triplet: {separated: {P@1: 0.6}}}}",
     )
-    [found] = quoted(study, "emoji", documents)
-    assert (found["runs"], found["reading_error"]) == ({"triplet": 10, "mined": 1}, 0.2)
-    assert found["spread"] == {"triplet": {"separated": {"P@1": 0.6}}}
+    [document] = quoted(study, "emoji", documents)
+    assert (document["runs"], document["reading_error"]) == ({"triplet": 10, "mined": 1}, 0.2)
+    assert document["spread"] == {"triplet": {"separated": {"P@1": 0.6}}}
     [usual] = quoted(study, "emoji", published(tmp_path, VALUES))
     assert (usual["runs"], usual["spread"], usual["reading_error"]) == ({"triplet": 1}, {}, 0.005)
 

@@ -25,7 +25,12 @@ def data(tmp_path_factory):
 
 
 def weights(run):
-    return [weight for own in run.optimisers.values() for group in own.param_groups for weight in group["params"]]
+    return [
+        weight
+        for optimiser in run.optimisers.values()
+        for group in optimiser.param_groups
+        for weight in group["params"]
+    ]
 
 
 @compares("optimiser", studies=["hyperbolic"], tolerance="clipping: torch's own")
@@ -120,7 +125,7 @@ def test_cached_gradients_equal_one_pass(name, parts):
         "batch_norm": "frozen",
     }
     images = torch.randint(0, 256, (12, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    labels, found = torch.arange(12) // 3, []
+    labels, gradients = torch.arange(12) // 3, []
     for forward in (Single(), Recomputed(parts)):
         torch.manual_seed(0)
         model = EmbeddingModel(spec).double().train()
@@ -128,9 +133,9 @@ def test_cached_gradients_equal_one_pass(name, parts):
         embeddings = forward(model, images)
         value = compute_loss(loss, build_miner(miner_spec), embeddings, labels)
         value.backward()
-        found.append({key: each.grad for key, each in [*model.named_parameters(), *loss.named_parameters()]})
+        gradients.append({key: each.grad for key, each in [*model.named_parameters(), *loss.named_parameters()]})
         assert value > 0
-    assert found[0].keys() == found[1].keys()
-    assert sum(gradient.abs().sum() for gradient in found[0].values()) > 1e-3
-    for key, gradient in found[0].items():
-        torch.testing.assert_close(found[1][key], gradient, rtol=0, atol=1e-10)
+    assert gradients[0].keys() == gradients[1].keys()
+    assert sum(gradient.abs().sum() for gradient in gradients[0].values()) > 1e-3
+    for key, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][key], gradient, rtol=0, atol=1e-10)

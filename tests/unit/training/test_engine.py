@@ -1,7 +1,6 @@
 """The engine learns, selects the best epoch, and resumes bit-identically after any interruption."""
 
 import itertools
-import multiprocessing
 import os
 import random
 import signal
@@ -20,6 +19,7 @@ from recheck.training.checkpoint import StateFile, _Hashed
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted, StopRequest
 from support.faults.crashes import KILLED, crash, forked
+from support.hang import children_end
 from support.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
 from support.small_net import SmallNet
 
@@ -202,7 +202,7 @@ def test_loader_workers_live_for_all_epochs_and_evaluations(data, tmp_path, undi
     readers = set((tmp_path / "notes").read_text().split())
     assert len(readers) == 2
     assert str(os.getpid()) not in readers
-    assert not multiprocessing.active_children()
+    assert children_end()
 
 
 def test_a_run_killed_at_random_moments_resumes_bit_identically(data, tmp_path, undisturbed):
@@ -221,20 +221,27 @@ def test_a_run_killed_at_random_moments_resumes_bit_identically(data, tmp_path, 
 
 def test_killed_while_a_state_is_written_beside_training(data, tmp_path, undisturbed, monkeypatch):
     """The second state is half written when the run has taken another step; then the process is killed."""
-    states, went_on = [], threading.Event()
+    states, saves, half_written, went_on = [], [], threading.Event(), threading.Event()
     write, step = _Hashed.write, Run._step
 
     def slow_write(file, block):
         if len(states) == 2 and len(block) > 1000:
             file.file.write(block[:1000])
             file.file.flush()
+            half_written.set()
             went_on.wait()
             os.kill(os.getpid(), signal.SIGKILL)
         return write(file, block)
 
     def noted_step(run, *batch):
+        if run.saver.writing is not None and run.saver.writing not in saves:
+            saves.append(run.saver.writing)
+        if len(saves) == 1:
+            wait(saves)  # or the run might end before the second state is due
+        elif len(saves) == 2:
+            half_written.wait()
         loss = step(run, *batch)
-        if len(states) == 2:
+        if len(saves) == 2:
             went_on.set()
         return loss
 

@@ -85,12 +85,12 @@ def test_a_training_job_imports_what_its_parts_need_and_replaces_no_module():
     PyTorch's optimisers import its compiler in their first step. PyTorch replaces some of its modules, such as
     torch.backends, by objects.
     """
-    start, own, library = imported(
+    start, ours, library = imported(
         START, TRAIN.format(loss="SemiHardTripletLoss"), TRAIN.format(loss="TripletMarginLoss")
     )
     assert not (NEVER | LIBRARY | COMPILER | {"faiss", "tensorboard"}) & set(start)
-    assert not (NEVER | LIBRARY) & set(own)
-    assert set(own) >= COMPILER
+    assert not (NEVER | LIBRARY) & set(ours)
+    assert set(ours) >= COMPILER
     assert not NEVER & set(library)
     torch_only, fake = imported(TORCH_ONLY, FAKE)
     assert all(name.startswith("torch.") for name in replaced(torch_only))

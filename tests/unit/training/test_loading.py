@@ -11,6 +11,7 @@ import torch
 from recheck.errors import UserError
 from recheck.training.device import autocast
 from recheck.training.loading import Batches, Loading, Task, embed, loader_processes
+from support.hang import children_end
 
 CPU = torch.device("cpu")
 STOP = {signal.SIGTERM, signal.SIGINT}
@@ -78,10 +79,11 @@ def test_an_error_of_a_transform_arrives_with_its_batch_as_one_sentence(workers)
             next(batches)
         with pytest.raises(UserError, match=r"^Image 3 is too dark\.$"):
             next(batches)
-    assert not multiprocessing.active_children()
+    assert children_end()
 
 
 def test_no_process_starts_before_the_first_batch():
+    assert children_end()  # those of other tests
     with Batches(Loading(Images()), [Task(np.array([0]))], 2, CPU):
         assert not multiprocessing.active_children()
 

@@ -47,9 +47,9 @@ def gpu():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_run_on_a_gpu_and_wait_no_more_often_than_the_table_says(family, gpu, data, tmp_path):
-    table, found, problems = read_table(), set(), []
+    table, names, problems = read_table(), set(), []
     for name, settings in kinds(family).items():
-        found.add(name)
+        names.add(name)
         run, step = counted(shortened(settings), data, tmp_path / name, gpu)
         allowed = set().union(*(ALLOWED.get(loss, set()) for loss in classes_in(settings["loss"])))
         unordered = {place for place in run.not_deterministic if place.split()[0] not in allowed}
@@ -62,7 +62,7 @@ def test_rows_run_on_a_gpu_and_wait_no_more_often_than_the_table_says(family, gp
                 problems.append(f"{name}: {column} {now[column]}, at most {most[column]} in {TABLE.name}.{places}")
     assert not problems, "\n".join([*problems, "If this is intended, run `make gpu` and commit the table."])
     listed = {name for name in table if family_of(name.split("/")[0]) == family}
-    assert found == listed, f"{TABLE.name} has other rows of '{family}': run `make gpu`."
+    assert names == listed, f"{TABLE.name} has other rows of '{family}': run `make gpu`."
 
 
 @pytest.mark.parametrize("name", [*BACKBONES, *TRANSFORMERS])

@@ -141,9 +141,9 @@ def training(device):
 def test_training_gives_the_bits_of_the_cpu():
     expected = training("cpu")
     with PretendedGPU() as gpu:
-        found = training("cuda")
+        actual = training("cuda")
     assert gpu.counts.launches > 100
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def test_optimisers_update_all_tensors_at_once_as_on_cuda(gpu):

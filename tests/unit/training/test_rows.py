@@ -51,9 +51,13 @@ def trained(study, method, data, folder, fold=0):
     made = dict(run.training)
     if run.trained:
         made["schedule"] = {**made["schedule"], **STEPS}
-    own = made["model"]["backbone"]
+    backbone = made["model"]["backbone"]
     # the small network has none of the parts that a row freezes by name
-    kept = {key: own[key] for key in ("frozen", "input_scale") if key in own and not isinstance(own[key], list)}
+    kept = {
+        key: backbone[key]
+        for key in ("frozen", "input_scale")
+        if key in backbone and not isinstance(backbone[key], list)
+    }
     made = {**made, "model": {**made["model"], "backbone": {**SMALL, **kept}}}
     run = Run(made, data, 0, fold, torch.device("cpu"), StateFile(folder / "state", "f"), folder / "events")
     start = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
@@ -66,7 +70,7 @@ def check(run, start, outcome, data, faults=()):
     if run.trains:
         # The small network starts from random weights, which is a fault only if its batch norm is frozen.
         frozen = bool(run.model.frozen or run.model.frozen_batch_norm)
-        assert [found["check"] for found in outcome.warnings] == [*["frozen_batch_norm"] * frozen, *faults]
+        assert [warning["check"] for warning in outcome.warnings] == [*["frozen_batch_norm"] * frozen, *faults]
         assert len(losses) == 2
         now = run.model.state_dict()
         assert any(not torch.equal(start[name], tensor) for name, tensor in now.items() if "num_batches" not in name)

@@ -57,8 +57,8 @@ def test_an_optimiser_can_have_its_own_learning_rate_schedule(data, tmp_path, sc
 def weights(run):
     parts = {"model": run.model, "projector": run.projector, "loss": run.loss}
     return {
-        f"{part}.{name}": weight.detach().clone()
-        for part, module in parts.items()
+        f"{module_name}.{name}": weight.detach().clone()
+        for module_name, module in parts.items()
         for name, weight in module.named_parameters()
     }
 
@@ -77,12 +77,16 @@ def test_an_overflow_anywhere_skips_all_optimisers(data, tmp_path):
     assert all(not optimiser.state for optimiser in run.optimisers.values())
     assert run.scaler.get_scale() == 2.0
     run._step(*next(batches))
-    moved = [part for part in ("model.backbone", "model.head", "projector", "loss") if changed(before, run, part)]
+    moved = [
+        module_name
+        for module_name in ("model.backbone", "model.head", "projector", "loss")
+        if changed(before, run, module_name)
+    ]
     assert moved == ["model.backbone", "model.head", "projector", "loss"]
 
 
-def changed(before, run, part):
-    return any(not torch.equal(before[name], now) for name, now in weights(run).items() if name.startswith(part))
+def changed(before, run, module_name):
+    return any(not torch.equal(before[name], now) for name, now in weights(run).items() if name.startswith(module_name))
 
 
 @pytest.mark.slow

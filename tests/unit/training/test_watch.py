@@ -29,7 +29,7 @@ def watched(steps, needs=True, frozen=False, gradients=(1.0,), change=True, name
         for name in names if change is True else change or ():
             weights[name][0].data += 1
     watch.epoch()
-    return {found["check"]: found["text"] for found in watch.findings()}
+    return {finding["check"]: finding["text"] for finding in watch.findings()}
 
 
 def test_a_sane_run_has_no_findings():
@@ -37,31 +37,31 @@ def test_a_sane_run_has_no_findings():
 
 
 def test_a_loss_of_zero():
-    found = watched([(SANE, 0.0)] * 3)
-    assert list(found) == ["zero_loss"]
-    assert found["zero_loss"].startswith("The loss was exactly 0 in all 3 steps")
+    findings = watched([(SANE, 0.0)] * 3)
+    assert list(findings) == ["zero_loss"]
+    assert findings["zero_loss"].startswith("The loss was exactly 0 in all 3 steps")
     # A loss may be 0 when all triplets of a batch are learned.
     assert watched([(SANE, 0.1), *[(SANE, 0.0)] * 8]) == {}
 
 
 def test_a_constant_loss():
-    found = watched([(SANE, 0.25)] * 3)
-    assert list(found) == ["constant_loss"] and "0.25 in all 3 steps" in found["constant_loss"]
+    findings = watched([(SANE, 0.25)] * 3)
+    assert list(findings) == ["constant_loss"] and "0.25 in all 3 steps" in findings["constant_loss"]
     assert watched([(SANE, 0.25)]) == {}, "one step cannot show it"
 
 
 def test_batches_without_negative_pairs():
     single_class = ([3, 3, 3], 0.5)
-    found = watched([single_class, ([3, 3, 3], 0.4)])
-    assert list(found) == ["no_negative_pairs"]
-    assert found["no_negative_pairs"].startswith("2 of 2 batches had images of only one class")
+    findings = watched([single_class, ([3, 3, 3], 0.4)])
+    assert list(findings) == ["no_negative_pairs"]
+    assert findings["no_negative_pairs"].startswith("2 of 2 batches had images of only one class")
     assert "1 of 2" in watched([single_class, (SANE, 0.4)])["no_negative_pairs"]
     assert watched([single_class, (SANE, 0.4), (SANE, 0.3)]) == {}
 
 
 def test_batches_without_positive_pairs():
-    found = watched([([0, 1, 2], 0.5), ([0, 1, 3], 0.4)])
-    assert list(found) == ["no_positive_pairs"] and "no two images of one class" in found["no_positive_pairs"]
+    findings = watched([([0, 1, 2], 0.5), ([0, 1, 3], 0.4)])
+    assert list(findings) == ["no_positive_pairs"] and "no two images of one class" in findings["no_positive_pairs"]
 
 
 def test_a_loss_that_has_proxies_needs_no_pairs():
@@ -69,18 +69,18 @@ def test_a_loss_that_has_proxies_needs_no_pairs():
 
 
 def test_gradients_of_zero():
-    found = watched([(SANE, 0.5), (SANE, 0.4)], gradients=(0.0, 1.0))
-    assert list(found) == ["zero_gradient"] and "reached the backbone in 2 steps" in found["zero_gradient"]
-    found = watched([(SANE, 0.5), (SANE, 0.4)], gradients=(None, None), names=("backbone", "head", "loss"))
-    assert "reached the backbone, head and loss" in found["zero_gradient"]
+    findings = watched([(SANE, 0.5), (SANE, 0.4)], gradients=(0.0, 1.0))
+    assert list(findings) == ["zero_gradient"] and "reached the backbone in 2 steps" in findings["zero_gradient"]
+    findings = watched([(SANE, 0.5), (SANE, 0.4)], gradients=(None, None), names=("backbone", "head", "loss"))
+    assert "reached the backbone, head and loss" in findings["zero_gradient"]
 
 
 def test_weights_that_do_not_change():
-    found = watched([(SANE, 0.5), (SANE, 0.4)], change=("head",))
-    assert list(found) == ["unchanged_weights"]
+    findings = watched([(SANE, 0.5), (SANE, 0.4)], change=("head",))
+    assert list(findings) == ["unchanged_weights"]
     assert (
         "weights of the backbone did not change in 2 steps: check 'optimisers.backbone.lr'"
-        in found["unchanged_weights"]
+        in findings["unchanged_weights"]
     )
 
 
@@ -174,7 +174,7 @@ def one_class(**more):
 
 
 def of_run(data, folder, configuration, **more):
-    return [found["check"] for found in make_run(data, folder, configuration, **more).train().warnings]
+    return [warning["check"] for warning in make_run(data, folder, configuration, **more).train().warnings]
 
 
 @pytest.mark.slow
