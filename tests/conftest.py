@@ -24,6 +24,7 @@ from support.order import ordered
 from support.project import ROOT, SCRIPTS, Project
 from support.services import forks
 from support.tuned import write_study
+from support.unavailable import unavailable
 
 
 def pytest_configure(config):
@@ -75,7 +76,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def logs_of_jobs():
-    """A job sets up the logs of its process. The next test must not inherit that."""
+    """Restore the loggers after each test: a job replaces the handlers of its process."""
     loggers = [logging.getLogger(name) for name in ("recheck", "py.warnings")]
     before = [(logger.level, logger.propagate, logger.handlers[:]) for logger in loggers]
     yield
@@ -160,7 +161,7 @@ def unstarted(tmp_path_factory) -> Project:
 def certificate(tmp_path_factory):
     """A new certificate for Google's host names, trusted only by these tests."""
     if not shutil.which("openssl"):
-        pytest.skip("no openssl: a certificate for a loopback Google Drive can't be made here")
+        unavailable("no openssl: a certificate for a loopback Google Drive can't be made here")
     folder = tmp_path_factory.mktemp("tls")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=loopback"
     names = "subjectAltName=DNS:drive.google.com,DNS:drive.usercontent.google.com"

@@ -139,7 +139,10 @@ def test_campaign(table: Table, options: argparse.Namespace) -> Tally:
 
 
 def show_parts(tally: Tally) -> None:
-    """The second table: what became of hostile input. Wrong answers are counted as lost in the first table, too."""
+    """Print the second table: how many hostile inputs were refused, harmless or wrong.
+
+    The first table counts wrong ones as lost.
+    """
     if tally.parts:
         print("\n| hostile input | tried | refused | accepted harmlessly | wrong |\n|---|--:|--:|--:|--:|")
     for kind, counts in sorted(tally.parts.items()):

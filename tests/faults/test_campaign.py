@@ -10,13 +10,13 @@ import torch
 from recheck.data.fold import FoldData
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
-from support.faults.kills import PLACES, STUDY, Moment, content, differences, plan, torture
+from support.faults.kills import PLACES, Moment, content, differences, plan, torture
 
 
 def test_killed_again_and_again(begun, quiet, record_property):
     """Kill whole process groups, a job, or Snakemake only, from the download to the page."""
     random_ = random.Random(5)
-    # Fractions of an undisturbed run, whose jobs may have been the first to fill a cache. The second training resumes.
+    # Less than 1: the undisturbed run filled caches, so it may have made more changes. The second training resumes.
     moments = [
         Moment(signal.SIGKILL, "fetch", "group", random_.uniform(0, 0.8)),
         Moment(signal.SIGTERM, "pack", "job", random_.uniform(0, 0.8)),
@@ -32,7 +32,7 @@ def test_killed_again_and_again(begun, quiet, record_property):
 
 
 def test_the_study_skips_steps_in_float16(quiet, tmp_path):
-    """So the kills above also hit a gradient scaler that several optimisers share, before and after its first step."""
+    """The kills above hit a gradient scaler that several optimisers share, before and after its first step."""
     record = json.loads((quiet.folder / "results/letters/glyphs/proxy_1/seed0/fold0/run.json").read_text())
     settings = record["configuration"]
     settings["model"]["backbone"]["name"] = f"support.{settings['model']['backbone']['name']}"
@@ -68,7 +68,7 @@ def test_content_ignores_times_and_nothing_else(begun, quiet):
         "other content",
         "missing",
     ]
-    assert quiet.content and "sweep" in STUDY
+    assert quiet.content
 
 
 def test_moments_are_of_every_kind():

@@ -1,5 +1,7 @@
-"""Killed before each change that a write makes to the disk: the old or the new file exists, and the next attempt
-succeeds and leaves nothing else behind."""
+"""Writes are killed before each of their changes to the disk.
+
+The old or the new file exists, and the next attempt leaves nothing else behind.
+"""
 
 import io
 import math

@@ -44,7 +44,7 @@ WORDS = [
 
 
 def words_changed(text: str) -> st.SearchStrategy[bytes]:
-    """Some words of a table replaced."""
+    """The table with one or three words replaced."""
 
     def change(number: int) -> bytes:
         random_, lines = random.Random(number), [line.split(" ") for line in text.split("\n")]

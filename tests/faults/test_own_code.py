@@ -55,18 +55,18 @@ def output(finished, tmp_path_factory):
 
 
 @pytest.mark.parametrize("row", SENTENCES)
-def test_whose_code_failed_and_where(output, row):
+def test_the_message_names_the_file_the_line_and_the_class(output, row):
     assert f"study 'letters', dataset 'glyphs', method '{row}': {SENTENCES[row]}" in output
 
 
-def test_shapes_are_shown_and_nobody_blames_recheck(output):
+def test_shapes_are_shown_and_recheck_is_not_blamed(output):
     assert "It was called with embeddings = float32 of shape (8, 16), labels = int64 of shape (8,)." in output
     assert "images = float32 of shape (8, 3, 32, 32)" in output
     assert "bug in Recheck" not in output and "Traceback" not in output
 
 
 def test_more_principal_components_than_test_images(tmp_path):
-    """Found when the images are split, before anything is trained."""
+    """Reported when the images are split, before anything is trained."""
     project = Project.create(tmp_path / "project", classes=8, per_class=2)
     output = project.fail("--cores", "1", "--keep-going")
     assert (

@@ -1,7 +1,8 @@
-"""What tests compare with the original programs, collected into docs/fidelity.md.
+"""Collect what the tests compare with the original programs, and write docs/fidelity.md.
 
-A test that compares something has the decorator :func:`compares`; tests/golden/deviations.yaml lists what differs or
-cannot be compared, each with a test that shows it where there is one. `make fidelity` writes the page.
+A test that compares something has the decorator :func:`compares`; tests/golden/deviations.yaml lists every
+deviation and everything that cannot be compared, with the test that shows it, if one exists. `make fidelity` writes the
+page.
 """
 
 import importlib.util

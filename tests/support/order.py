@@ -1,7 +1,7 @@
-"""The order of the tests: what takes long starts first, so that no process computes alone at the end.
+"""Order of the tests: long tests start first, so that no process is still busy when the others have finished.
 
-xdist's `worksteal` gives every process an equal part of the list and lets processes that have finished their part take
-tests from the ends of the others. So each part begins with long tests and ends with short ones.
+xdist's `worksteal` gives each process an equal share of the list. A process that has finished its share takes tests
+from the end of another one. So each share begins with long tests and ends with short ones.
 """
 
 from itertools import groupby
@@ -14,7 +14,7 @@ LONG = ("faults", "workflow")
 
 
 def ordered(items: list[Any], processes: int) -> list[Any]:
-    """The tests of each process, one part after the other. Long tests of a file stay together: they share fixtures."""
+    """The tests, one share per process. Long tests of a file stay together because they share fixtures."""
     files = [list(group) for _, group in groupby((item for item in items if is_long(item)), lambda item: item.path)]
     files.sort(key=lambda tests: tests[0].path.name != FIRST)
     short = [item for item in items if not is_long(item)]

@@ -322,7 +322,7 @@ def _settings(trajectory: Trajectory, extra: int) -> dict[str, Any]:
 
 
 def _network(trajectory: Trajectory) -> str | None:
-    """The network that the original ran instead of its own, if any."""
+    """The network that replaced the original's when its steps were recorded, if any."""
     if trajectory.about["family"] == "mx":
         return f"{__name__}:{TwoLayers.__name__}"
     if trajectory.about["shallow"]:
@@ -345,7 +345,7 @@ def _arranged(batch: np.ndarray, labels: np.ndarray, settings: dict[str, Any]) -
 
 
 def _fit_to_data(loss: dict[str, Any], trajectory: Trajectory, batch: list[int], extra: int) -> None:
-    """Numbers of a loss that count images or classes of the dataset, for the recorded data instead."""
+    """Fit the numbers of images and classes in a loss to the recorded data."""
     if "extra_proxies" in loss:
         loss["extra_proxies"] = extra
     if {"classes", "supports", "queries"} <= loss.keys():

@@ -1,4 +1,4 @@
-"""docs/fidelity.md is what the tests say."""
+"""docs/fidelity.md is up to date with the tests."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The order of the tests keeps all of them, and every process starts with long ones."""
+"""Every test is in the order once, and every process starts with long tests."""
 
 from dataclasses import dataclass
 from pathlib import Path

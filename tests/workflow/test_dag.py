@@ -40,7 +40,7 @@ def test_every_number_can_be_traced_to_its_run(finished):
 
 
 def test_rows_are_compared_on_their_seeds(project):
-    """One seed has no test. With three seeds, all pairs have one, and the study a figure of the differences."""
+    """With one seed there is no test. With three, every pair of rows has one, and a figure shows the differences."""
     lines = list(csv.DictReader(project.read("results/letters/glyphs/comparison.csv").splitlines()))
     assert len(lines) == 6 and {line["note"] for line in lines} == {"No interval and no test: one seed in common."}
     project.edit("config/studies/letters.yaml", "seeds: [0]", "seeds: [0, 1, 2]")
@@ -194,7 +194,7 @@ def test_a_deleted_checkpoint_is_retrained_bit_identically(project, finished):
     ],
 )
 def test_what_was_deleted_is_made_again(project, gone, rules):
-    """Snakemake ignores a missing file as long as everything after it exists, so the target asks for it."""
+    """Snakemake ignores a missing file if every later output exists, so each target also requests deleted files."""
     path = project.path(f"results/letters/{gone}")
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     planned = project.planned()

@@ -17,7 +17,10 @@ TRIED = ("my_loss", "my_miner", "my_sampler", "my_head", "my_net", "my_transform
 
 
 def all_in_one() -> str:
-    """One study with the rows of all these, so that one job tries them; a changed protocol becomes a changed row."""
+    """One study with the rows of all templates, so that one job tries them.
+
+    A template that changes the protocol becomes a row.
+    """
     rows = {}
     for name in TRIED:
         study = yaml.safe_load(YAML[f"config/studies/{name}.yaml"])
@@ -88,7 +91,7 @@ def test_without_images_noise_is_tried(fresh):
 
 
 def test_metric_and_figure(mine):
-    """They are evaluated and drawn for models that are already trained, and an edit redoes just that."""
+    """They are evaluated and drawn for models that are already trained, and an edit reruns only them."""
     arguments = ("--cores", "2", "--config", "figures=['my_figures:Speed']", "--")
     mine.edit("config/studies/letters.yaml", "metrics: [P@1,", "metrics: ['my_metrics:nearest_mean', P@1,")
     mine.edit("config/studies/letters.yaml", "table: [P@1,", "table: ['my_metrics:nearest_mean', P@1,")

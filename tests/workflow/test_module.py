@@ -18,7 +18,7 @@ ROWS = {"pretrained": yaml.safe_load(small_study())["methods"]["pretrained"]}
 
 
 def importer(folder: Path, snakefile: str = SNAKEFILE, clone: Path = ROOT) -> Project:
-    """The example of docs/module.md, with one row and images of its own."""
+    """The example of docs/module.md, with a study of one row on other images."""
     folder.mkdir()
     project = Project(folder)
     make_glyphs(folder / "photos", 8, 4)
@@ -36,7 +36,7 @@ def elsewhere(tmp_path):
 
 
 def test_the_example_makes_its_table(elsewhere):
-    """Through `workflow/Snakefile`, which includes the other one."""
+    """Imports `workflow/Snakefile`, which includes the one in the root."""
     elsewhere.edit("Snakefile", f"{ROOT}/Snakefile", f"{ROOT}/workflow/Snakefile")
     output = elsewhere.succeed("--cores", "2")
     assert "Pretrained" in elsewhere.read("summary.csv")

@@ -39,8 +39,8 @@ def test_three_methods_of_three_papers_in_five_lines(project):
     assert "'model.channel_dropout' is none, but it is some in method 'contrastive_within_pair'" in message
 
 
-def test_a_restricted_call_leaves_the_report_of_the_study_alone(project):
-    """`--config methods=[…]` makes a report of its own, which names the command; the whole study stays finished."""
+def test_a_restricted_call_keeps_the_report_of_the_whole_study(project):
+    """`--config methods=[…]` writes a separate report, which names the command; the whole study stays finished."""
     reports = [path for path in project.path("results/letters").rglob("*") if path.suffix in (".html", ".md", ".png")]
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in reports}
     output = project.succeed("--cores", "2", "--config", "methods=[triplet]")
@@ -53,7 +53,7 @@ def test_a_restricted_call_leaves_the_report_of_the_study_alone(project):
     table = project.read("results/letters_selected_triplet/glyphs/table.csv")
     assert len(table.splitlines()) == 2
     assert project.planned() == project.planned("--config", "methods=[triplet]") == {}
-    # another variant has runs of its own
+    # the runs of another variant must be trained
     project.edit(
         "config/studies/letters.yaml", "methods:\n", "variants: {code: {protocol: {precision: bfloat16}}}\nmethods:\n"
     )
@@ -62,7 +62,7 @@ def test_a_restricted_call_leaves_the_report_of_the_study_alone(project):
 
 
 def test_the_same_run_of_another_study_is_copied(project):
-    """Nothing is trained twice, and what differs in one byte is trained."""
+    """An identical run is copied; `reuse=false` trains it again, to the same bits."""
     project.write("config/studies/mine.yaml", "base: letters\nkeep: [triplet]\n")
     theirs, ours = (f"results/{study}/glyphs/triplet/seed0/fold0" for study in ("letters", "mine"))
     project.succeed("--cores", "1", "--", f"{ours}/run.json")

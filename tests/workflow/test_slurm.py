@@ -17,6 +17,7 @@ from recheck.files import sha256
 from support.hang import HANG_SECONDS
 from support.project import ROOT, small_study
 from support.services.slurm import MARK, Unable, cluster, remove_leftovers
+from support.unavailable import unavailable
 
 # Settings for this small cluster; all other settings come from the profile. Its GPUs are names that CUDA cannot use.
 QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20", "--config", "device=cpu")
@@ -74,20 +75,17 @@ STUDY = small_study(
 
 @pytest.fixture
 def slurm(monkeypatch):
-    """In CI a machine that can't run SLURM is a failure: the profile would go untested."""
     try:
         # the path of a socket has at most 107 characters
         with tempfile.TemporaryDirectory(prefix="slurm-") as folder, cluster(Path(folder)) as configuration:
             monkeypatch.setenv("SLURM_CONF", str(configuration))
             yield configuration
     except Unable as reason:
-        if os.environ.get("CI"):
-            pytest.fail(f"SLURM can't run here: {reason}")
-        pytest.skip(f"SLURM can't run here: {reason}")
+        unavailable(f"SLURM can't run here: {reason}")
 
 
 def test_limits_kills_and_failures(slurm, fresh, tmp_path):
-    """One study with three runs: one out of time, one killed, one failing for good. The first two end with local bits.
+    """Three runs: one exceeds its time limit, one is killed, one fails for good. The first two end with local bits.
 
     One study for all assertions, because every job on SLURM starts Snakemake twice.
     """
@@ -155,7 +153,10 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path):
 
 
 def test_leftovers_of_a_killed_test_are_removed(tmp_path):
-    """Daemons, jobs and links of the tests' own cluster, never of another one, nor a process with a reused number."""
+    """The daemons, jobs and links of the tests are removed.
+
+    Links of another cluster and a process with a reused number are kept.
+    """
     system, left, other = (tmp_path / name for name in ("etc", "left", "other"))
     for folder in (system, left / "pid", other):
         folder.mkdir(parents=True)

@@ -22,7 +22,7 @@ SEED = int(os.environ.get("RECHECK_SEED", 0))
 
 
 def fuzz(daily: int) -> Callable:
-    """Run a test with ``daily`` examples, always the same ones; `make torture` tries more and other ones."""
+    """Run a test with the same ``daily`` examples every time; `make torture` runs more, from another seed."""
 
     def decorate(test: Callable) -> Callable:
         chosen = settings(
@@ -66,7 +66,10 @@ def answer(function: Callable, *arguments: Any) -> Any:
 
 
 class Outcomes:
-    """Counts what became of the hostile files of a part (checkpoints, …), for the second table of `make torture`."""
+    """Counts how many hostile files of a kind (checkpoints, …) were refused, harmless or wrong.
+
+    `make torture` prints the counts as its second table.
+    """
 
     def __init__(self, kind: str):
         self.kind, self.refused, self.harmless = kind, 0, 0

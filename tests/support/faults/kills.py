@@ -102,7 +102,7 @@ class Moment:
     tried: bool = False
     lost: bool = False
     stuck: bool = False
-    """Snakemake itself did not end, because its TERM handler takes a lock that it may already hold, and was killed."""
+    """Snakemake hung (its TERM handler takes a lock that it may already hold) and was killed."""
 
     def strike(self, usual: "Usual") -> events.Strike:
         change = 1 + int(self.fraction * usual.changes[self.place])

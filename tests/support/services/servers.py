@@ -46,15 +46,16 @@ class Server(ThreadingHTTPServer):
         self.holding = threading.Event()
         """Set when an answer hangs, that is, when it has sent all that it will send."""
         self.tls: ssl.SSLContext | None = None
+        self.errors: list[BaseException] = []
 
     def give(self, path: str, *answers: Answer | bytes) -> str:
         self.answers[path] = [Answer(answer) if isinstance(answer, bytes) else answer for answer in answers]
         return self.url + path
 
     def handle_error(self, request, address):
-        """A client that goes away in the middle of an answer is not an error."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, address)
+        """Keep the error for ``serving``. A client that goes away in the middle of an answer is none."""
+        if not isinstance(error := sys.exc_info()[1], OSError):
+            self.errors.append(error)
 
     def asked_for(self, path: str, header: str = "Range") -> list[str | None]:
         """The headers of each request for a path."""
@@ -143,3 +144,5 @@ def serving():
             server.let_go.set()
             server.shutdown()
             thread.join()
+    if server.errors:
+        raise server.errors[0]

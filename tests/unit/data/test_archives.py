@@ -406,7 +406,7 @@ def test_endless_headers(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_negative_size(tmp_path, kind):
-    """tarfile would read the rest of the archive into memory, or go round in circles (CVE-2025-8194)."""
+    """tarfile would read the rest of the archive into memory, or loop for ever (CVE-2025-8194)."""
     block = bytearray(tarfile.TarInfo("x").tobuf(tarfile.GNU_FORMAT))
     block[124:136] = b"\xff" * 10 + b"\xfe\x00"  # -512
     block[156:157] = kind

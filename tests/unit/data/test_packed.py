@@ -30,6 +30,7 @@ from recheck.errors import UserError
 from recheck.resize import parse_resize, resize_slug
 from recheck.training.loading import Batches, Loading, Task
 from support.datasets.glyphs import make_glyphs
+from support.faults import kills
 from support.hang import HANG_SECONDS, children_end, wait_until
 
 pytestmark = pytest.mark.slow
@@ -355,18 +356,9 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path, images):
     arguments = [sys.executable, "-c", KILLED, SCRIPTS, root, tmp_path / "packed", 2, 1, 0]
     process = subprocess.Popen(list(map(str, arguments)), start_new_session=True)
     assert process.wait(timeout=HANG_SECONDS) == -signal.SIGKILL
-    if not wait_until(lambda: _ended(process.pid), pause=0.1):
+    if not wait_until(lambda: not kills.members(process.pid), pause=0.1):
         os.killpg(process.pid, signal.SIGKILL)
         pytest.fail("workers are still there")
-
-
-def _ended(group):
-    """Whether a process group has no member."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def test_a_killed_worker_is_reported(tmp_path, images, monkeypatch):

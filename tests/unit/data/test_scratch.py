@@ -49,7 +49,7 @@ def left(disk):
 
 
 class Job:
-    """A process that asks for a pack, tells what it reads, and ends normally when it is told to."""
+    """A process that asks for a pack, reports which copy it reads, and ends normally on request."""
 
     def __init__(self, pack, disk, make=True, prepare=lambda tell, wait: None):
         read, self._tells = os.pipe()

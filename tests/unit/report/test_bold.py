@@ -107,7 +107,7 @@ def test_cells_that_read_the_same_are_equal():
 
 
 def test_seeds_are_paired():
-    """Seeds that differ by more than the rows do not hide a difference that all of them show."""
+    """Rows are compared seed by seed, so a spread between seeds larger than the difference does not hide it."""
     one, other = dict(enumerate([0.1, 0.5, 0.9])), dict(enumerate([0.09, 0.489, 0.891]))
     assert separated(one, other)
     assert not separated(one, {seed: value + 0.2 * (-1) ** seed for seed, value in one.items()})

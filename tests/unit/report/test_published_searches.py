@@ -1,4 +1,4 @@
-"""Tables and figures of published searches: what they claim is in them, and our own searches are drawn beside."""
+"""Tables and figures of published searches: their content, with our searches drawn beside them."""
 
 import csv
 import io

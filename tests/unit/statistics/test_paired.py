@@ -14,6 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from recheck.statistics import paired
 from support import paired_vectors
 from support.project import SCRIPTS
+from support.unavailable import unavailable
 
 JAVASCRIPT = """
 const paired = require(process.argv[1]);
@@ -191,7 +192,7 @@ def test_the_stored_comparisons_are_up_to_date():
 
 def test_javascript_computes_the_same_digits():
     if not shutil.which("node"):
-        pytest.skip("no node; tests of the site run this file in a browser")
+        unavailable("no node: install Node.js")
     files = [str(SCRIPTS / "recheck/statistics/paired.js"), str(paired_vectors.FILE)]
     done = subprocess.run(["node", "-e", JAVASCRIPT, *files], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

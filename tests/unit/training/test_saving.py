@@ -1,4 +1,4 @@
-"""States are written beside training, one at a time, and by time."""
+"""A thread writes states while the run trains: one at a time, at intervals."""
 
 import errno
 import threading

@@ -13,6 +13,7 @@ from recheck.models.embedding import EmbeddingModel, load_model, save_model
 from recheck.training.compiled import compiled
 from recheck.training.device import autocast
 from support.runs import CONFIGURATION, CPU, make_run, packed_glyphs, with_
+from support.unavailable import unavailable
 
 PLAIN = {**CONFIGURATION["model"]["backbone"], "options": {}}
 MODEL = {**CONFIGURATION["model"], "backbone": PLAIN}
@@ -98,9 +99,10 @@ def test_channels_first_equals_channels_last_to_rounding(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
 def test_compiled_steps(data, tmp_path, monkeypatch):
     """Compiled steps equal the usual ones to rounding; a resumed run has the same bits; names do not change."""
+    if not shutil.which("g++"):
+        unavailable("no g++: torch.compile needs a C++ compiler")
     import torch._inductor.config
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
