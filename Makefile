@@ -48,10 +48,10 @@ format: setup ## format the code and fix what the linter can fix
 docs: setup ## build the manual into manual/, which opens without a server: manual/index.html
 	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
-fidelity: setup ## collect from the tests what is compared with the originals, write docs/fidelity.md
+fidelity: setup ## list what the tests compare with the original programs, write docs/fidelity.md
 	PYTHONPATH=tests:workflow/scripts python -m support.fidelity
 
-gpu: setup ## count what every row does on a pretended GPU, write tests/golden/gpu_counts.csv
+gpu: setup ## count what every row does on a simulated GPU, write tests/golden/gpu_counts.csv
 	PYTHONPATH=tests:workflow/scripts python -m support.gpu_counts
 
 containers: setup ## write Dockerfile and apptainer.def from envs/

@@ -1,4 +1,4 @@
-"""Compare this commit with an earlier one: counts on a pretended GPU, embedding, first batches, states, quickstart.
+"""Compare this commit with an earlier one: counts on a simulated GPU, embedding, first batches, states, quickstart.
 
 Both commits are checked out into temporary folders. Each measurement is a new process that uses the package of one of
 them. The quickstart's contrastive rows are trained and embedded by both commits from the same packed images; their
@@ -204,7 +204,7 @@ def _counted(by_commit: dict[str, dict[str, Any]]) -> list[str]:
     columns = (("waits", 0), ("launches", 0), ("sent", 1), ("state", 0))
     before, now = by_commit["before"], by_commit["now"]
     return [
-        "One training step, counted on a pretended GPU as in the section *GPU*:",
+        "One training step, counted on a simulated GPU as in the section *GPU*:",
         "",
         "| study | row | waits | launches | MB to the GPU | MB per state |",
         "|---|---|---:|---:|---:|---:|",

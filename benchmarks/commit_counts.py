@@ -1,8 +1,8 @@
-"""What a checked-out commit does, counted on a pretended GPU and on the CPU; ``before_after.py`` compares two commits.
+"""What a checked-out commit does, counted on a simulated GPU and on the CPU; ``before_after.py`` compares two commits.
 
     python benchmarks/commit_counts.py <folder of the commit>
 
-The settings, the pretended GPU and the counting code come from this commit; the code that is counted comes from the
+The settings, the simulated GPU and the counting code come from this commit; the code that is counted comes from the
 other. Prints JSON.
 """
 
@@ -26,7 +26,7 @@ from recheck.data.fold import FoldData
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from support.gpu_counts import noise, shortened
-from support.pretended_gpu import PretendedGPU
+from support.simulated_gpu import SimulatedGPU
 from support.studies import shipped
 
 ROWS = (
@@ -39,7 +39,7 @@ LOADED_EPOCHS, WORKERS = 5, 2
 SAVED_EPOCHS, SECONDS = 60, 5.0
 
 
-def row(study: str, name: str, data: FoldData, folder: Path, gpu: PretendedGPU) -> dict[str, Any]:
+def row(study: str, name: str, data: FoldData, folder: Path, gpu: SimulatedGPU) -> dict[str, Any]:
     composed = shipped(study)
     settings = composed.run(composed.datasets[0], name).training
     return {"study": study, "row": name, **counted(settings, data, folder, gpu)}
@@ -96,7 +96,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         data = noise(folder, 32, per_class=10)
-        with PretendedGPU() as gpu:
+        with SimulatedGPU() as gpu:
             rows = [row(study, name, data, folder / study / name, gpu) for study, name in ROWS]
         counts = {
             "rows": rows,

@@ -1,4 +1,4 @@
-"""What a training step of every row does on a GPU, counted on a pretended one.
+"""What a training step of every row does on a GPU, counted on a simulated one.
 
 Network, batch, loss, miner and optimisers are the row's. Images have 32 pixels, weights are random, and batch norm is
 trained, because a frozen one passes almost no gradient through random weights. This hardly changes how often the host
@@ -23,8 +23,8 @@ from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
 from support.gpu_counts import never_skipping, noise, shortened
-from support.pretended_gpu import PretendedGPU
 from support.runs import StopAfter
+from support.simulated_gpu import SimulatedGPU
 from support.studies import shipped
 
 STUDIES = ("quickstart", "calibration", "mlrc", "unbiased", "unbiased_resnet50", "contextual_224", "contextual_256")
@@ -56,7 +56,7 @@ def trained_rows(study_name: str) -> list[tuple[str, dict[str, Any]]]:
     return [(row, run.training) for row, run in runs.items() if run.trained]
 
 
-def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> dict[str, float]:
+def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: SimulatedGPU) -> dict[str, float]:
     """What the second step of a run does, and the size of its state."""
     settings = copy.deepcopy(settings)
     settings["schedule"]["warm_up"] = None
@@ -77,7 +77,7 @@ def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: Pretend
     return {"waits": step.syncs.total(), "launches": step.launches, "sent": sent / MB, "state": state.size / MB}
 
 
-def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> str:
+def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder: Path, gpu: SimulatedGPU) -> str:
     """A line of the table."""
     step = counted(settings, data, folder, gpu)
     counts = f"{step['waits']} | {step['launches']:,} | {step['sent']:.1f} | {step['state']:.0f}"
@@ -87,7 +87,7 @@ def line(study: str, row: str, settings: dict[str, Any], data: FoldData, folder:
 def section(quick: bool) -> str:
     torch.set_num_threads(1)
     lines: list[str] = []
-    with tempfile.TemporaryDirectory() as folder, PretendedGPU() as gpu:
+    with tempfile.TemporaryDirectory() as folder, SimulatedGPU() as gpu:
         data = noise(Path(folder), SIZE, per_class=10)
         for study in STUDIES[:1] if quick else STUDIES:
             for row, settings in trained_rows(study):
@@ -95,8 +95,8 @@ def section(quick: bool) -> str:
     classes = len(np.unique(data.labels[data.roles["train"]]))
     return f"""## GPU
 
-What one training step of each row does on the first dataset of its study. These are counts on a pretended GPU
-(`tests/support/pretended_gpu.py`); nothing was measured on a real one.
+What one training step of each row does on the first dataset of its study. These are counts on a simulated GPU
+(`tests/support/simulated_gpu.py`); nothing was measured on a real one.
 
 - *Waits*: how often the host waits for the GPU because it needs a value or a size. The minimum is one, for the loss.
 - *Launches*: operations that launch at least one kernel, in the whole step: copies, both passes, loss and optimisers.

@@ -1,7 +1,7 @@
 """Parts of a training step whose cost was found by counting: fills, optimisers, miners, and settings for speed.
 
-Each is compared with the obvious alternative that gives the same values. Waits and launches are counted on a pretended
-GPU (tests/support/pretended_gpu.py); times are measured on the CPU.
+Each is compared with the obvious alternative that gives the same values. Waits and launches are counted on a simulated
+GPU (tests/support/simulated_gpu.py); times are measured on the CPU.
 """
 
 import sys
@@ -23,7 +23,7 @@ from recheck.models.backbones import build_backbone
 from recheck.models.embedding import EmbeddingModel
 from recheck.training.compiled import compiled
 from recheck.training.seeding import make_deterministic
-from support.pretended_gpu import PretendedGPU
+from support.simulated_gpu import SimulatedGPU
 
 CPU = torch.device("cpu")
 LITE = {"name": "efficientnet_lite0", "weights": "none"}
@@ -57,7 +57,7 @@ def optimisers(quick: bool) -> list[str]:
     ways = {"together": True, "one by one": False}
     turns = {name: stepping(optimiser, together) for name, together in ways.items()}
     seconds = in_turn(turns, 1 if quick else 15, processor)
-    with PretendedGPU() as gpu:
+    with SimulatedGPU() as gpu:
         moved = with_gradients(build_backbone(LITE if quick else INCEPTION, False).network.to("cuda"))
         optimiser = MXNetAdam(moved.parameters(), **ADAM)
         optimiser.step()
@@ -85,7 +85,7 @@ def miner_and_facility_location(quick: bool) -> list[str]:
         run()
     relation = spread(ratios(*(in_turn(turns, 1 if quick else 15, processor)[name] for name in ("library", "ours"))))
     waits: dict[str, int] = {}
-    with PretendedGPU() as gpu:
+    with SimulatedGPU() as gpu:
         on_gpu = embeddings.to("cuda"), labels.to("cuda")
         for name, miner in (("ours", ours), ("library", theirs)):
             with gpu.counting() as counts:
@@ -145,7 +145,7 @@ def section(quick: bool) -> str:
     lines = [*optimisers(quick), *miner_and_facility_location(quick), *settings(quick)]
     return f"""## Parts of a step
 
-One thread; CPU seconds, measured in alternation. Waits and launches are counted on a pretended GPU. The last three
+One thread; CPU seconds, measured in alternation. Waits and launches are counted on a simulated GPU. The last three
 lines are steps of EfficientNet-Lite0 at 64 × 64 pixels, without data loading and optimiser.
 
 {chr(10).join(lines)}

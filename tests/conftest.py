@@ -35,7 +35,7 @@ def pytest_configure(config):
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if "PYTEST_XDIST_WORKER" not in os.environ:
         compileall.compile_dir(SCRIPTS / "recheck", quiet=1)  # projects copy it, and would each compile their copy
-    if "TMPDIR" not in os.environ and memory.has_room():
+    if "TMPDIR" not in os.environ and memory.has_room(config.getoption("numprocesses", None) or 1):
         os.environ["TMPDIR"], tempfile.tempdir = memory.make_folder(), None
     forks.start()  # in the first process, so that all test processes share them
 
@@ -43,9 +43,12 @@ def pytest_configure(config):
         import torch
 
         torch.set_num_threads(1)
-    # no test may depend on how busy the machine is
-    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("untimed")
+        # The first backward pass of a process counts the GPUs. If a compiler ran before, it counts the compiler's fake
+        # GPU and starts a thread for it, and then forks of the process can't train.
+        torch.ones(1, requires_grad=True).backward()
+    # no test may depend on how busy the machine is, or on chance
+    settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("same")
 
 
 def pytest_sessionfinish(exitstatus):
@@ -54,9 +57,14 @@ def pytest_sessionfinish(exitstatus):
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One worker more than there are cores if SLURM tests may be among the tests: they wait more than they compute."""
+    """One worker more than there are cores if SLURM tests may be among the tests: they wait more than they compute.
+
+    Fewer if there is too little memory.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
     waits = "not slow" not in config.option.markexpr
-    return len(os.sched_getaffinity(0)) + waits if hasattr(os, "sched_getaffinity") else None
+    return max(1, int(min(len(os.sched_getaffinity(0)) + waits, memory.processes())))
 
 
 def pytest_make_parametrize_id(val, argname):

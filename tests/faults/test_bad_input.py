@@ -194,7 +194,7 @@ def test_a_class_with_one_image_is_reported_and_harmless(fresh):
     for path in sorted(fresh.path("glyphs/L").iterdir())[1:]:
         path.unlink()
     output = fresh.succeed("--cores", "2", "--", "results/letters/glyphs/pretrained/seed0/separated.json")
-    assert "1 of 12 classes have only one image" in output
+    assert "Classes with only one image: 1 of 12 (the first has label" in output
 
 
 @pytest.mark.parametrize(

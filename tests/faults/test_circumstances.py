@@ -62,7 +62,7 @@ def pretend(tmp_path):
         ),
         (OSError("of a library"), "a file: of a library. Check its disk and its permissions"),
         (UserError("One sentence."), "One sentence."),
-        (ValueError("x"), "Unexpected ValueError: x (this is a bug in Recheck; the traceback is in"),
+        (ValueError("x"), "Unexpected ValueError: x (this is a bug in Recheck: please report it; the traceback is in"),
     ],
 )
 def test_a_failed_job_ends_with_one_line(tmp_path, capsys, error, sentence):

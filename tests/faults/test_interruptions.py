@@ -50,16 +50,19 @@ def stop(process, number):
     """Send a signal to all processes of the group, and return what they printed.
 
     Snakemake gets TERM first, the others when it says that it waits for them: its TERM handler takes a lock that it
-    already holds while it handles the end of a job, and then it would never end.
+    already holds while it handles the end of a job, and then it would never end. Shells get none: old versions of bash
+    run a job as their child, and would report its end before it has saved its state.
     """
     said = []
     if number == signal.SIGTERM:
         os.kill(process.pid, number)
         said = list(itertools.takewhile(lambda line: "Will exit after finishing" not in line, process.stdout))
-    for each in kills.members(process.pid) if number == signal.SIGTERM else [-process.pid]:
-        if each != process.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each, number)
+        for each in kills.members(process.pid):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                if each != process.pid and Path(f"/proc/{each}/comm").read_text().strip() not in ("bash", "sh"):
+                    os.kill(each, number)
+    else:
+        os.killpg(process.pid, number)
     said += process.stdout.readlines()
     process.wait(HANG_SECONDS)
     return "".join(said)

@@ -12,8 +12,8 @@ RUN = "results/letters/glyphs/{}/seed0/fold0/model.safetensors"
 SENTENCES = {
     "labels": "letters.yaml: the rows triplet, again have the same label 'Triplet', so tables and figures do not tell",
     "files": r"glyphs: skipped 3 entries \(notes.txt, A/deeper, A/list.csv\), because only images directly inside",
-    "pixels": r"1 of 61 images are only 1 pixel high or wide \(the first is glyphs/A/dot.png\); they may be",
-    "crops": r"61 of 61 images are smaller than the crop of 70 pixels in 'transforms.eval' and are padded with black",
+    "pixels": r"Images only 1 pixel high or wide, which may be placeholders: 1 of 61 \(the first is glyphs/A/dot.png\)",
+    "crops": r"'transforms.eval' crops 70 pixels and pads smaller images with black: 61 of 61\. 'transforms.resize",
 }
 
 

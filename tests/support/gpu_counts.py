@@ -1,4 +1,4 @@
-"""Every row of every study on the pretended GPU, and the table of what one training step does there.
+"""Every row of every study on the simulated GPU, and the table of what one training step does there.
 
 ``make gpu`` writes the table, tests/golden/gpu_counts.csv. A test fails if a row needs more than its line says.
 """
@@ -24,9 +24,9 @@ from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
 from recheck.training.loading import Loading
-from support.pretended_gpu import Counts, PretendedGPU
 from support.project import ROOT
 from support.runs import StopAfter
+from support.simulated_gpu import Counts, SimulatedGPU
 from support.studies import FILES, shipped
 
 TABLE = ROOT / "tests" / "golden" / "gpu_counts.csv"
@@ -166,8 +166,8 @@ def make_run(settings: dict[str, Any], data: FoldData, folder: Path, **more: Any
     return Run(settings, data, 0, 0, torch.device("cuda"), StateFile(folder, "f"), folder / "events", **more)
 
 
-def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: PretendedGPU) -> tuple[Counts, Counts]:
-    """Train, stop, resume and finish a run on the pretended GPU; the counts of all of it, and of one more step."""
+def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: SimulatedGPU) -> tuple[Counts, Counts]:
+    """Train, stop, resume and finish a run on the simulated GPU; the counts of all of it, and of one more step."""
     with loading_on_the_host():
         with gpu.counting() as all_counts:
             try:
@@ -184,7 +184,7 @@ def counted(settings: dict[str, Any], data: FoldData, folder: Path, gpu: Pretend
 
 @contextlib.contextmanager
 def loading_on_the_host() -> Iterator[None]:
-    """Context in which images are loaded outside of the pretended GPU, as in a loader process, which has none."""
+    """Context in which images are loaded outside of the simulated GPU, as in a loader process, which has none."""
     inside = Loading.__getitem__
 
     def outside(*arguments: Any) -> Any:
@@ -226,7 +226,7 @@ def read_table() -> dict[str, dict[str, str]]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder, PretendedGPU() as gpu:
+    with tempfile.TemporaryDirectory() as folder, SimulatedGPU() as gpu:
         data = noise(Path(folder), evaluated=EVALUATED)
         lines = [
             line(name, settings, counted(shortened(settings), data, Path(folder, name), gpu)[1])

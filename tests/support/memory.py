@@ -1,22 +1,27 @@
 """The disk in memory that holds the tests' projects: they create and delete many small files."""
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
 
 DISK = Path("/dev/shm")
-NEEDED = 12 << 30
-"""Bytes of free memory for three test processes and their files, of which there is one gigabyte at most."""
+PER_PROCESS = 4 << 30
+"""Bytes of free memory that one test process and its files need at most."""
 
 
-def has_room() -> bool:
-    """Whether this machine has such a disk, and enough free memory for the tests and their files."""
+def processes() -> float:
+    """The number of test processes that the free memory is enough for."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-        return min(available, shutil.disk_usage(DISK).free) >= NEEDED
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")) // PER_PROCESS
     except (OSError, StopIteration):  # not Linux
-        return False
+        return math.inf
+
+
+def has_room(running: int) -> bool:
+    """Whether this machine has such a disk, with room for the files of the running test processes."""
+    return DISK.is_dir() and min(processes(), shutil.disk_usage(DISK).free // PER_PROCESS) >= running
 
 
 def make_folder() -> str:

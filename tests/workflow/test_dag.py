@@ -305,9 +305,9 @@ def test_a_variant_is_never_trained(project):
     assert "No rule to produce" in output
 
 
-def test_the_snakemake_report_has_the_captions(finished):
-    finished.succeed("--report", "report.html", "--cores", "1")
-    report = finished.read("report.html")
+def test_the_snakemake_report_has_the_captions(project):
+    project.succeed("--report", "report.html", "--cores", "1")
+    report = project.read("report.html")
     assert "glyphs_gallery.png" in report
     assert len(report) > 500_000
 

@@ -74,7 +74,7 @@ def test_a_row_that_fails_is_named_and_the_others_are_tried(mine):
     )
     output = mine.fail("--cores", "1", "try", "--config", "study=broken")
     assert "  failed       broken.py, line 15, in forward (loss 'broken:Contrast'): RuntimeError" in output
-    assert "  looks wrong  12 of 12 images are smaller than the crop of 64 pixels in 'transforms.eval'" in output
+    assert "  looks wrong  'transforms.eval' crops 64 pixels and pads smaller images with black: 12 of 12." in output
     assert "triplet on glyphs" in output and "1 of 2 rows failed: contrast. See the reasons above." in output
 
 

@@ -77,9 +77,9 @@ STUDY = small_study(
 def slurm(monkeypatch):
     try:
         # the path of a socket has at most 107 characters
-        with tempfile.TemporaryDirectory(prefix="slurm-") as folder, cluster(Path(folder)) as configuration:
-            monkeypatch.setenv("SLURM_CONF", str(configuration))
-            yield configuration
+        with tempfile.TemporaryDirectory(prefix="slurm-") as folder, cluster(Path(folder)) as running:
+            monkeypatch.setenv("SLURM_CONF", str(running.configuration))
+            yield running
     except Unable as reason:
         unavailable(f"SLURM can't run here: {reason}")
 
@@ -106,8 +106,8 @@ def test_limits_kills_and_failures(slurm, fresh, tmp_path):
         "embed: {slurm_partition: gpu, gpu: 0, gres: 'shard:1'}",
     )
     process = fresh.start("--profile", "slurm", *QUICK, "--retries", "3")
-    # KILL every process of the step in the middle of its second epoch, as if its node were switched off.
-    subprocess.run(["scancel", "--signal=KILL", id_once_it_waits(fresh, process, "killed")], check=True)
+    # KILL every process of the job in the middle of its second epoch, as if its node were switched off.
+    slurm.kill(SLURM_JOB_ID=id_once_it_waits(fresh, process, "killed"))
     # One minute is SLURM's shortest limit. It counts from the start of the job, which may be longer ago.
     late = id_once_it_waits(fresh, process, "late")
     subprocess.run(["scontrol", "update", f"JobId={late}", "TimeLimit=1"], check=True)

@@ -78,15 +78,16 @@ def test_the_table_shows_the_winners_curse_and_the_price(tuned):
         assert tuned.path(f"results/my_study/figures/glyphs_{figure}.png").stat().st_size > 5000
 
 
-def test_the_chosen_values_are_printed_and_are_a_study(tuned):
+def test_the_chosen_values_are_printed_and_are_a_study(tuned, tmp_path):
     chosen = tuned.read("results/my_study/chosen.yaml")
     assert chosen in tuned.read("printed.txt")
     content = yaml.safe_load(chosen)
     for row in ROWS:
         (values,) = read(tuned, f"results/my_study/glyphs/{row}/tuning/best.json")["values"].values()
         assert list(content["methods"][row]["datasets"]["glyphs"]["loss"].values()) == [values]
-    tuned.write("config/studies/pasted.yaml", chosen)
-    planned = tuned.planned("pasted")
+    project = tuned.copy(tmp_path / "project")
+    project.write("config/studies/pasted.yaml", chosen)
+    planned = project.planned("pasted")
     assert planned["train"] == 4 and not {"trial", "propose", "choose"} & set(planned)
 
 

@@ -333,8 +333,8 @@ def check_name(name):
     taken = {rule.name for rule in workflow.modifier.rules}
     if not name.isidentifier() or workflow.modifier.modify_rulename(name) in taken or name == "state":
         raise UserError(
-            f"{STUDIES.get(name, name)}: '{name}' cannot be the name of a target, which must consist of letters, digits "
-            "and '_', begin with no digit, and be neither the name of a rule nor 'state'. Rename the file."
+            f"{STUDIES.get(name, name)}: a target cannot be named '{name}'. Its name must consist of letters, digits "
+            "and '_', must not begin with a digit, and must not be 'state' or the name of a rule. Rename the file."
         )
 
 

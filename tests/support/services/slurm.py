@@ -53,7 +53,7 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_interval=1
 JobAcctGatherType=jobacct_gather/none
 MinJobAge=36000
-KillWait=5
+KillWait={stuck}
 MessageTimeout=100
 TCPTimeout=100
 BatchStartTimeout=3600
@@ -73,8 +73,8 @@ class Unable(Exception):
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, gpus: int = 2) -> Iterator[Path]:
-    """Run the daemons during the block, one cluster at a time per machine; yields the path of slurm.conf."""
+def cluster(folder: Path, gpus: int = 2) -> Iterator["Cluster"]:
+    """Run the daemons during the block, one cluster at a time per machine."""
     check_machine()
     # one lock per machine, because ports and /etc/slurm are shared
     with FileLock("/tmp/recheck-slurm.lock"):
@@ -82,7 +82,7 @@ def cluster(folder: Path, gpus: int = 2) -> Iterator[Path]:
         started = Cluster(folder, gpus)
         try:
             started.start()
-            yield folder / "slurm.conf"
+            yield started
         finally:
             started.stop()
 
@@ -108,7 +108,8 @@ def remove_leftovers(system: Path = SYSTEM) -> None:
 class Cluster:
     def __init__(self, folder: Path, gpus: int = 0, system: Path = SYSTEM):
         self.folder, self.gpus, self.system = folder, gpus, system
-        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        self.configuration = folder / "slurm.conf"
+        self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
 
     def start(self) -> None:
         for name in ("state", "log", "pid", "spool", "munge", "dev"):
@@ -135,19 +136,23 @@ class Cluster:
             # a file that is older than the machine's last start names some other process
             if _name(pid) == path.name.split(".")[0]:
                 _end(pid)
-        self._kill_orphans()
+        self.kill()
         for name in FILES:
             link = self.system / name
             if link.is_symlink() and link.readlink() == self.folder / name:
                 link.unlink()
 
-    def _kill_orphans(self) -> None:
-        """Kill what jobs have left: SLURM without cgroups loses processes whose step was killed."""
-        mark = f"SLURM_CONF={self.folder / 'slurm.conf'}".encode()
+    def kill(self, **environment: str) -> None:
+        """Kill every process of the cluster's jobs with these environment variables, such as ``SLURM_JOB_ID``.
+
+        SLURM without cgroups loses processes whose step was killed.
+        """
+        variables = {"SLURM_CONF": str(self.configuration), **environment}
+        marks = {f"{name}={value}".encode() for name, value in variables.items()}
         killed = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                if entry.name.isdigit() and marks <= {*(entry / "environ").read_bytes().split(b"\0")}:
                     os.kill(int(entry.name), signal.SIGKILL)
                     killed.append(int(entry.name))
         wait_until(lambda: all(map(_is_gone, killed)), pause=0.05, seconds=STUCK_SECONDS)
@@ -155,6 +160,7 @@ class Cluster:
     def _write_configuration(self) -> None:
         text = CONFIGURATION.format(
             mark=MARK,
+            stuck=STUCK_SECONDS,
             folder=self.folder,
             host=socket.gethostname().split(".")[0],
             port=PORT,
@@ -162,7 +168,7 @@ class Cluster:
             second=PORT + 2,
             gres=f"gpu:{self.gpus},shard:{self.gpus * SHARDS}",
         )
-        (self.folder / "slurm.conf").write_text(text)
+        self.configuration.write_text(text)
         devices = [self.folder / "dev" / f"gpu{number}" for number in range(self.gpus)]
         for device in devices:
             # /dev/null under another name: a plain file could be scheduled, but CUDA_VISIBLE_DEVICES would stay unset

@@ -409,7 +409,7 @@ def test_a_byte_now_and_then_is_no_progress(tmp_path, server, head):
 def test_a_download_may_take_as_long_as_its_size_needs(tmp_path, server):
     """It progresses all the time, but would take days."""
     slow = endlessly(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DATA), DATA[:100])
-    patience = Patience(waits=(0,), clock=Clock(), slowest=0, grace=100, average=1e12)
+    patience = Patience(waits=(0,), clock=Clock(), slowest=0, grace=0, average=1e12)
     url = server.give("/slow", slow)
     with pytest.raises(UserError, match=r"it is too slow: only [\d,]+ bytes came in 0\.\d hours"):
         fetch(entry(url), tmp_path / "file.bin", patience=patience)

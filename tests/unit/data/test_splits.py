@@ -78,8 +78,16 @@ def test_split_of_a_subset_keeps_the_datasets_numbers():
     ("classes", "scheme", "sentence"),
     [
         (21, {"scheme": "class_disjoint_folds", "folds": 4}, "even number of classes, found 21"),
-        (8, {"scheme": "class_disjoint_folds", "folds": 4}, "at least 2 validation classes, but would have 1"),
-        (6, {"scheme": "class_disjoint_folds", "folds": 4}, "at least 2 validation classes, but would have 0"),
+        (
+            8,
+            {"scheme": "class_disjoint_folds", "folds": 4},
+            "at least 2 validation classes, but would have 1. Use at least 16 classes, or at most 2 folds.$",
+        ),
+        (
+            6,
+            {"scheme": "class_disjoint_folds", "folds": 4},
+            "at least 2 validation classes, but would have 0. Use at least 16 classes.$",
+        ),
         (40, {"scheme": "class_disjoint_folds", "folds": 1}, "whole number of at least 2, found 1"),
         (40, {"scheme": "class_disjoint_folds", "folds": "4"}, "whole number of at least 2, found '4'"),
         (40, {"scheme": "class_disjoint_folds", "fold": 4}, "did you mean 'folds'"),
@@ -123,7 +131,7 @@ def test_single_images_are_allowed_and_noted(caplog):
     labels = [*np.repeat(np.arange(15), 2), 15]
     with caplog.at_level(logging.WARNING, logger="recheck"):
         split = make_split(labels, {"scheme": "class_disjoint_folds", "folds": 4})
-    assert "1 of 16 classes have only one image (the first is label 15)" in caplog.text
+    assert "Classes with only one image: 1 of 16 (the first has label 15)" in caplog.text
     assert 30 in split["folds"][0]["test"]
 
 

@@ -334,5 +334,5 @@ def test_small_images_are_counted():
     spec = {"resize": None, "train": [{"random_crop": {"size": 64}}], "eval": [{"resize": {"shorter": 64}}]}
     (sentence,) = transforms.padding_notes(spec, shapes)
     assert sentence.startswith(
-        "2 of 3 images are smaller than the crop of 64 pixels in 'transforms.train' and are padded"
+        "'transforms.train' crops 64 pixels and pads smaller images with black: 2 of 3. 'transforms.resize"
     )

@@ -107,7 +107,7 @@ def test_metrics_of_a_view_use_the_distance():
 def test_points_outside_of_the_ball_are_refused(places):
     inside, outside = np.full((3, 2), 0.5, np.float32), np.array([[0.5, 0.5], [0.8, 0.8]], np.float32)
     sentence = (
-        r"^1 of 2 embeddings \(the first is row 1\) are not inside the Poincaré ball of 'evaluation.curvature' \(1\)"
+        r"^Embeddings outside the Poincaré ball of 'evaluation.curvature' \(1\): 1 of 2 \(the first is row 1\)\. Use "
     )
     with pytest.raises(UserError, match=sentence):
         if places == "gallery":

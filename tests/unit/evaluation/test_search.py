@@ -155,7 +155,7 @@ def test_float32_distances_stay_within_the_bound(d, scale):
 def test_nan_and_infinity_are_refused(bad):
     x = gaussian(20, 4).astype(np.float64)
     x[13, 2] = bad
-    with pytest.raises(UserError, match=r"1 of 20 embeddings contain NaN or infinity \(the first is row 13\)"):
+    with pytest.raises(UserError, match=r"Embeddings with NaN or infinity: 1 of 20 \(the first is row 13\)"):
         neighbours(x, 3)
     with pytest.raises(UserError, match="row 13"):
         neighbours(x, 3, gaussian(5, 4))

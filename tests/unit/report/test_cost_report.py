@@ -123,7 +123,7 @@ def test_rows_of_unknown_cost_say_why():
         in row_of(document, "cars196", "triplet")["unknown"]
     )
     assert "the FLOPs of the network 'mine:net' cannot be counted" in row_of(document, "cars196", "lifted")["unknown"]
-    assert "16 of 42 rows are not included in the hours and the disk space: " in markdown(document)
+    assert "The hours and the disk space leave out 16 of 42 rows: " in markdown(document)
     assert ",the FLOPs of the network 'mine:net' cannot be counted" in table_csv(document)
 
 
@@ -151,7 +151,10 @@ def test_finished_runs_replace_the_assumed_speed_and_are_compared_with_it(finish
     assert actual["memory_mb"] == 3210.5
     text = markdown(document)
     assert re.search(r"\| Triplet +\| cub200 +\| +3 of 40 \| +200 \| +0\.017 \| +0\.0082 \| +2\.09 \| ", text)
-    assert "The hours of 57 of 57 rows use the speed of finished runs instead: 1 the speed of their own runs, " in text
+    assert (
+        "The hours of 57 of 57 rows use the speed of finished runs instead: that of the row's own runs (1), or the "
+        "median of all runs of the same precision (56). "
+    ) in text
     assert "Runs on devices other than NVIDIA A100 40 GB are not compared" in text
     assert "Runs that were copied from another finished run have no hours." in text
     assert row_of(document, "cub200", "snr")["finished"] == 0

@@ -50,7 +50,12 @@ TWO_VIEWS = "forward: {class: MultiView, passes: 2, masks: 2, dropout: 0.1}"
             "",
             "'loss' is missing, but 'schedule.epochs' is 2",
         ),
-        ("  triplet:", "  Triplet Loss:", "the name 'Triplet Loss'"),
+        (
+            "  triplet:",
+            "  Triplet Loss:",
+            "the name 'Triplet Loss' in 'methods' must begin with a lower-case letter or digit and contain only "
+            "lower-case letters, digits, '.', '_' and '-'.",
+        ),
         (
             "label: Triplet\n",
             "label: Triplet\n    datasets: {cub200: {loss: {margin: 0.2}}}\n",

@@ -287,7 +287,7 @@ def test_jobs_share_gpus_evenly_and_the_next_one_waits_for_a_place(pretend, star
     assert set(names) == {"GPU-a", "GPU-b"}
     fifth = start("fifth", share=2)
     said = fifth.stderr.readline()
-    assert "All 4 places on 2 GPU(s) are taken" in said and "--resources gpu=4" in said
+    assert "All 4 places on 2 GPUs are taken" in said and "--resources gpu=4" in said
     assert all(f"process {job.pid}: job {number}" in said for number, job in enumerate(jobs))
     os.kill(jobs[3].pid, signal.SIGKILL)
     assert taken_by(fifth) == names[1]

@@ -1,4 +1,4 @@
-"""Every row of every study trains, stops, resumes and is evaluated on a pretended GPU (support.pretended_gpu).
+"""Every row of every study trains, stops, resumes and is evaluated on a simulated GPU (support.simulated_gpu).
 
 Nothing may mix devices, need an operation without a deterministic kernel that is not listed, or make the host wait for
 the GPU more often than tests/golden/gpu_counts.csv says. ``make gpu`` writes that table.
@@ -28,8 +28,8 @@ from support.gpu_counts import (
     read_table,
     shortened,
 )
-from support.pretended_gpu import PretendedGPU
 from support.runs import CONFIGURATION, StopAfter
+from support.simulated_gpu import SimulatedGPU
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def gpu():
-    with PretendedGPU() as gpu:
+    with SimulatedGPU() as gpu:
         yield gpu
 
 

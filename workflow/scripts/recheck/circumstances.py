@@ -50,15 +50,14 @@ def _of_system(error: BaseException, text: str) -> str | None:
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
     module = type(error).__module__.split(".")[0]
     if number in FULL:
-        return f"No space left on the disk of {file or 'a file that was written'}: free some space and {AGAIN}."
+        return f"No space left on {f'the disk of {file}' if file else 'a disk'}: free some space and {AGAIN}."
     if number == errno.ENOMEM:
         return f"The machine has too little memory: run fewer jobs at once (`--cores`), and {AGAIN}."
     if number in (errno.EMFILE, errno.ENFILE):
         return f"Too many files are open: raise the limit (`ulimit -n 4096`), and {AGAIN}."
     if number in BROKEN_DISK:
-        return (
-            f"The disk of {file or 'a file'} failed ({os.strerror(number)}): check the disk or its mount, and {AGAIN}."
-        )
+        disk = f"The disk of {file}" if file else "A disk"
+        return f"{disk} failed ({os.strerror(number)}): check the disk or its mount, and {AGAIN}."
     if isinstance(error, (ConnectionError, TimeoutError)) and not isinstance(error, BrokenPipeError):
         return f"The network failed ({text or type(error).__name__}): {NO_NETWORK}."
     if number in UNREACHABLE or module in NETWORK_MODULES:

@@ -53,7 +53,7 @@ def job(snakemake: Any) -> Iterator[logging.Logger]:
         if message:
             _end(path, f"{_where(snakemake.wildcards)}{message}", message, for_good)
         reason = f"Unexpected {type(error).__name__}: {error}"
-        _end(path, f"{reason} (this is a bug in Recheck; the traceback is in {path})", reason)
+        _end(path, f"{reason} (this is a bug in Recheck: please report it; the traceback is in {path})", reason)
 
 
 def _explained(error: Exception) -> tuple[str, bool]:

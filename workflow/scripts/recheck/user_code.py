@@ -26,7 +26,8 @@ def module_files(name: str) -> list[str]:
         if path in files:
             continue
         files[path] = None
-        for imported in _imports(path, path.stat().st_mtime_ns):
+        about = path.stat()
+        for imported in _imports(path, about.st_mtime_ns, about.st_size):
             # Python looks beside the Snakefile; a module that extends sys.path may also look in its own folder.
             waiting += _locate(imported, Path()) or _locate(imported, path.parent)
     return sorted(map(str, files))
@@ -59,8 +60,11 @@ def _locate(name: str, folder: Path) -> list[Path]:
 
 
 @cache
-def _imports(path: Path, modified: int) -> tuple[str, ...]:
-    """Full names of everything that a file imports; empty if it can't be parsed, which a job will report."""
+def _imports(path: Path, modified: int, size: int) -> tuple[str, ...]:
+    """Full names of everything that a file imports; empty if it can't be parsed, which a job will report.
+
+    Time and size only tell the versions of a file apart: many systems give two quick changes the same time.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):

@@ -157,7 +157,7 @@ def _rows(values: "Array", name: str, normalise: bool) -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)))
     if len(bad):
         raise UserError(
-            f"{len(bad)} of {len(rows)} rows of '{name}' contain NaN or infinity in float32 (the first is row "
+            f"'{name}' contains NaN or infinity in float32 in {len(bad)} of {len(rows)} rows (the first is row "
             f"{bad[0]}): all embeddings must be finite."
         )
     return to_length_1(rows) if normalise else rows

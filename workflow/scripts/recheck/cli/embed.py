@@ -58,10 +58,11 @@ def run(options: argparse.Namespace) -> int:
         rows.append(batch)
     skipped.report()
     if not rows:
-        raise UserError(f"None of the {len(images)} images can be read: see the reasons above.")
+        raise UserError("None of the given images can be read: see the reasons above, and pass other images.")
     embeddings = np.concatenate(rows)
     WRITERS[output.suffix](output, paths, embeddings)
-    print(f"{len(paths):,} embeddings with {embeddings.shape[1]} dimensions: {output}", file=sys.stderr)
+    noun = "embedding" if len(paths) == 1 else "embeddings"
+    print(f"{len(paths):,} {noun} with {embeddings.shape[1]} dimensions: {output}", file=sys.stderr)
     return YES
 
 

@@ -69,4 +69,4 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:  # Python's default exit code, 1, would mean "no" here
         traceback.print_exc()
-        return fail(f"Unexpected {type(error).__name__}: {error} (this is a bug in Recheck)")
+        return fail(f"Unexpected {type(error).__name__}: {error} (this is a bug in Recheck: please report it)")

@@ -63,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
         results = [model.nearest(queries[0], searched, options.count, options.threshold, skipped)]
     skipped.report()
     if not any(results):
-        raise UserError(f"None of the {len(searched)} images in {options.gallery} can be read: see the reasons above.")
+        unread = f"{options.query} or every image in {options.gallery}" if many else options.gallery
+        raise UserError(f"Every image in {unread} is unreadable: see the reasons above, and pass other images.")
     matches = {
         query: [match for match in nearest if match.image.resolve() != query.resolve()][: options.count]
         for query, nearest in zip(queries, results, strict=True)
@@ -104,7 +105,7 @@ def _print(
         print(f"{rank:>3}  {distance}  {'accepted' if match.accepted else 'too far '}  {match.image}")
     near, about = sum(bool(match.accepted) for match in matches), about_threshold(model, threshold)
     if near:
-        print(f"{near} of these {len(matches)} are near enough: distance ≤ {shown} ({about})")
+        print(f"near enough: {near} of {len(matches)}, distance ≤ {shown} ({about})")
     else:
         nearest = f"the nearest has distance {distances[0]} > {shown}" if matches else "there is no other image"
         print(f"nothing is near enough: {nearest} ({about})")

@@ -36,7 +36,7 @@ what the threshold means:
   needs a number, and `search` without one lists distances only.
 
 exit code:
-  0  yes: same class, or the nearest image is near enough
+  0  yes: same class, or the nearest image is near enough (`search` without a threshold: always)
   1  no
   2  error: one line on standard error describes it
 """

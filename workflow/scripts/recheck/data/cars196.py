@@ -130,8 +130,8 @@ def _labelled(tables: list[Table]) -> list[Table]:
     unlabelled = [table for table in tables if table.classes is None]
     if unlabelled:
         raise UserError(
-            f"{unlabelled[0].file} has no classes for its {len(unlabelled[0].names)} images, and neither has any other "
-            "table: put cars_test_annos_withlabels.mat beside it and run again."
+            f"{unlabelled[0].file} has no classes for its {len(unlabelled[0].names)} images, and no other table "
+            "has them: put cars_test_annos_withlabels.mat beside it and run again."
         )
     return tables
 

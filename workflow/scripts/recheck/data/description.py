@@ -149,9 +149,12 @@ def dropped_checksum(path: str, drop: str | Path, downloads: str | Path) -> str 
 
 
 def stat_of(file: Path) -> list[int]:
-    """Numbers that change with the file's content, without reading it; a user can't set the last one (ctime)."""
+    """Numbers that change with the file's content, without reading it; a user can't set the last two.
+
+    The last one is the inode: many systems give two quick changes the same times.
+    """
     about = file.stat()
-    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns]
+    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
 
 
 def dropped_texts(folder: str) -> list[list[Any]]:

@@ -61,7 +61,7 @@ def make_index(dataset: dict, downloads: str | Path, images: str | Path, workers
         )
     counted = check(table, dataset.get("expected") or {}, f"The index of '{dataset['name']}'")
     log.info(
-        "%s has %d images of %d classes (%d classes with only one image)",
+        "%s has %d images of %d classes (%d with only one image)",
         dataset["name"],
         counted["images"],
         counted["classes"],
@@ -106,7 +106,8 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path, remedy: str = R
 
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
-        raise UserError(f"{name} is missing the columns {', '.join(missing)}: {remedy}.")
+        columns = "column" if len(missing) == 1 else "columns"
+        raise UserError(f"{name} is missing the {columns} {', '.join(missing)}: {remedy}.")
     if table.empty:
         raise UserError(f"{name} has no images: {remedy}.")
     if not pd.api.types.is_integer_dtype(table["label"]):

@@ -273,7 +273,7 @@ def _shapes(paths: list[Path], resize: Resize, reading: Reading, workers: int) -
     tiny = [path for path, shape in zip(paths, shapes, strict=True) if min(shape) == 1]
     if tiny:
         log.warning(
-            "%d of %d images are only 1 pixel high or wide (the first is %s); they may be placeholders.",
+            "Images only 1 pixel high or wide, which may be placeholders: %d of %d (the first is %s).",
             len(tiny), len(paths), tiny[0],
         )  # fmt: skip
     return np.array([resized(*shape, resize) for shape in shapes], dtype=np.int32).reshape(-1, 2)

@@ -120,9 +120,10 @@ def class_disjoint_folds(images: Images, options: dict) -> list[Roles]:
     half, held_out = n // 2, n // (2 * number)
     least = 4 * number
     if n < least or held_out < 2:
+        fewer = f", or at most {n // 4} folds" if n >= 8 else ""  # a split has two folds or more
         raise UserError(
             f"{n} classes are too few for {number} folds: each fold needs at least 2 validation classes, but would "
-            f"have {held_out}. Use at least {least} classes, or at most {max(n // 4, 1)} folds."
+            f"have {held_out}. Use at least {least} classes{fewer}."
         )
     if n % 2:
         raise UserError(
@@ -309,7 +310,7 @@ def _note_single_images(labels: np.ndarray) -> None:
     singles = values[counts == 1]
     if len(singles):
         log.warning(
-            "%d of %d classes have only one image (the first is label %d): such an image can be retrieved, "
+            "Classes with only one image: %d of %d (the first has label %d). Such an image can be retrieved, "
             "but has no correct match as a query.",
             len(singles), len(values), singles[0],
         )  # fmt: skip

@@ -251,9 +251,8 @@ def padding_notes(transforms: dict[str, Any], shapes: np.ndarray) -> list[str]:
         smaller = int((shapes.min(axis=1) < options["size"]).sum()) if name in ("center_crop", "random_crop") else 0
         if smaller:
             sentences.append(
-                f"{smaller} of {len(shapes)} images are smaller than the crop of {options['size']} pixels in "
-                f"'transforms.{phase}' and are padded with black. 'transforms.resize: {{shorter: {options['size']}}}' "
-                "would enlarge them."
+                f"'transforms.{phase}' crops {options['size']} pixels and pads smaller images with black: {smaller} of "
+                f"{len(shapes)}. 'transforms.resize: {{shorter: {options['size']}}}' would enlarge them."
             )
     return sentences
 

@@ -66,7 +66,7 @@ def _unchecked(nowhere: Mapping[str, Any], submitted: Mapping[str, Any]) -> Iter
         unknown = ", ".join(submitted["unknown"])
         yield note("SLURM", f"the partition of {unknown} depends on the job, so it was not checked", f"see {profile}")
     if nowhere and submitted["file"]:
-        yield note("SLURM", f"the partition of {jobs} was not checked", f"{submitted['file']} chooses it")
+        yield note("SLURM", f"the partition of {jobs} was not checked", f"see {submitted['file']}, which chooses it")
     elif nowhere:
         text = f"no partition for {jobs}, and the cluster has no default partition"
         yield problem("SLURM", text, f"set 'slurm_partition' in 'default-resources' of {profile}")

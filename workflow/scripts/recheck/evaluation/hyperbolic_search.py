@@ -55,8 +55,8 @@ def rooms(points: np.ndarray, curvature: float) -> np.ndarray:
     outside = np.flatnonzero(room <= 0)
     if len(outside):
         raise UserError(
-            f"{len(outside)} of {len(points)} embeddings (the first is row {outside[0]}) are not inside the Poincaré "
-            f"ball of 'evaluation.curvature' ({curvature:g}): use 'model.head: {{class: PoincareBall, curvature: "
+            f"Embeddings outside the Poincaré ball of 'evaluation.curvature' ({curvature:g}): {len(outside)} of "
+            f"{len(points)} (the first is row {outside[0]}). Use 'model.head: {{class: PoincareBall, curvature: "
             f"{curvature:g}, …}}'."
         )
     return room

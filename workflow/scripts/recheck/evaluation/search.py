@@ -341,8 +341,8 @@ def checked(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bad = np.flatnonzero(~np.isfinite(squares))
     if len(bad):
         raise UserError(
-            f"{len(bad)} of {len(embeddings)} embeddings contain NaN or infinity (the first is row {bad[0]}), so the "
-            "model has diverged: lower its learning rate and train it again."
+            f"Embeddings with NaN or infinity: {len(bad)} of {len(embeddings)} (the first is row {bad[0]}). The model "
+            "has diverged: lower its learning rate and train it again."
         )
     return embeddings, np.sqrt(squares)
 

@@ -59,7 +59,7 @@ def _prepared(model: Model, images: Sequence[str | Path], skipped: Skipped) -> n
         except Exception as error:  # Pillow raises almost anything for damaged files
             skipped(image, reason(error))
     if not ready:
-        raise UserError(f"None of the {len(images)} images from --images can be read: pass other images.")
+        raise UserError("None of the images from --images can be read: pass other images.")
     height, width = input_size(model)
     for array in ready:
         if array.shape[1:] != (height, width):

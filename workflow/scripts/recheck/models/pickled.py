@@ -68,7 +68,7 @@ CALLS = {
 }  # fmt: skip
 # Names of the standard library that occur in attributes of modules, without being called.
 DATA = {("argparse", "Namespace"), ("types", "SimpleNamespace"), *((module, "type") for module in BUILTIN)}
-AGAIN = "If you trust its source, load it there and save only its state_dict()"
+AGAIN = "If you trust the file, load it in the program that wrote it and save only its state_dict()"
 
 
 class Refused(Exception):

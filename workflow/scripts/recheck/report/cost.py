@@ -79,13 +79,14 @@ def _summary(document: Document) -> str:
     jobs = int(total(rows, "jobs")[0]) + sum(dataset["jobs"] for dataset in datasets)
     hours, disk = total(rows, "hours"), total(rows, "disk")[0] / GB
     unknown = [row for row in rows if "unknown" in row]
+    runs = _runs(rows)
     sentence = (
-        f"{_runs(rows)} runs take {between(*hours)} hours on {document['gpu']['title']}, "
+        f"{runs} {'run takes' if runs == '1' else 'runs take'} {between(*hours)} hours on {document['gpu']['title']}, "
         f"{number(disk)} GB for checkpoints and embeddings, and {jobs:,} SLURM jobs."
     )
     if unknown:
         reasons = "; ".join(dict.fromkeys(row["unknown"] for row in unknown))
-        sentence += f" {len(unknown)} of {len(rows)} rows are not included in the hours and the disk space: {reasons}."
+        sentence += f" The hours and the disk space leave out {len(unknown)} of {len(rows)} rows: {reasons}."
     return sentence
 
 
@@ -281,8 +282,8 @@ def _speeds(rows: Sequence[Row], gpu: Mapping[str, Any]) -> str:
     of_rows = sum(row["speed_from"] == "row" for row in measured)
     replaced = f"The hours of {len(measured)} of {len(rows)} rows use the speed of finished runs instead"
     return (
-        f"{sentence} {replaced}: {of_rows} the speed of their own runs, the others the median of all runs of the same "
-        f"precision. These speeds are {between(min(rates), max(rates))} TFLOP/s."
+        f"{sentence} {replaced}: that of the row's own runs ({of_rows}), or the median of all runs of the same "
+        f"precision ({len(measured) - of_rows}). These speeds are {between(min(rates), max(rates))} TFLOP/s."
     )
 
 

@@ -127,13 +127,16 @@ def _sentence(error: ValidationError, file: str) -> str:
         return f"key '{missing}' is missing{inside}."
     if error.validator == "enum":
         word = SYNONYMS.get(str(error.instance), str(error.instance))
+        if "propertyNames" in error.absolute_schema_path:
+            return f"unknown key '{error.instance}'{inside}; {nearest(word, error.validator_value)}."
         return f"'{key}' is {described(error.instance)}; {nearest(word, map(str, error.validator_value))}."
     if error.validator == "type":
         types = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
         expected = " or ".join(TYPES[name] for name in types)
         return f"'{key}' must be {expected}, found {described(error.instance)}."
     if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
-        allowed = "contain only lower-case letters, digits, '_' and '-'"
+        *others, last = (f"'{sign}'" for sign in "._-" if sign in str(error.validator_value).replace("a-z0-9", ""))
+        allowed = f"contain only lower-case letters, digits{''.join(f', {sign}' for sign in others)} and {last}"
         return f"the name '{error.instance}'{inside} must begin with a lower-case letter or digit and {allowed}."
     if error.validator in LIMITS:
         return f"'{key}' must be {LIMITS[error.validator]} {error.validator_value}, found {described(error.instance)}."

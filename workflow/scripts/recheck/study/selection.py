@@ -69,7 +69,7 @@ class Selection:
     def applied(self, name: str, whole: Study, selected: Study) -> Study:
         """The ``selected`` part of the ``whole`` study, with title, description and command that name the choices."""
         rows = f"{len(selected.rows)} of {len(whole.rows)} rows" if len(selected.rows) < len(whole.rows) else ""
-        seeds = f"seeds {', '.join(map(str, self.seeds))}" if self.seeds else ""
+        seeds = f"seed{'s' * (len(self.seeds) > 1)} {', '.join(map(str, self.seeds))}" if self.seeds else ""
         variant = f"variant {selected.variant}" if self.variant else ""
         tuning = f"search with {self._changes}" if self.tuning and selected.searches else ""
         chosen = ", ".join(filter(None, [rows, seeds, variant, tuning]))

@@ -140,7 +140,7 @@ def take_gpu(job: str, share: int = 1) -> str | None:
                 if places == 1
                 else f"All {len(gpus)} GPUs are"
                 if share == 1
-                else f"All {places} places on {len(gpus)} GPU(s) are",
+                else f"All {places} places on {len(gpus)} {'GPU' if len(gpus) == 1 else 'GPUs'} are",
                 "; ".join(holder for gpu in gpus for holder in _holders(gpu)) or "by other jobs",
                 job,
                 places,

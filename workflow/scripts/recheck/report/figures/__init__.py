@@ -141,7 +141,8 @@ def _check(cls: Any, spec: str, names: set[str]) -> None:
         raise UserError(f"The figure '{spec}' must be a class derived from recheck.report.figures.Figure.")
     missing = [key for key in ("name", "title", "caption", "place", "needs") if not hasattr(cls, key)]
     if missing:
-        raise UserError(f"{place_of(cls)}: the figure '{spec}' does not define {', '.join(missing)}. Add them.")
+        them = "it" if len(missing) == 1 else "them"
+        raise UserError(f"{place_of(cls)}: the figure '{spec}' does not define {', '.join(missing)}. Add {them}.")
     if cls.name in names or not re.fullmatch(r"[a-z0-9_]+", cls.name):
         raise UserError(
             f"{place_of(cls)}: 'name' of the figure '{spec}' is '{cls.name}'. It must consist of lower-case letters, "

@@ -252,9 +252,12 @@ function drawSummary(data) {
   const cells = data.rows.flatMap((row) => Object.values(row.cells));
   const count = (test) => cells.filter(test).length;
   const verdicts = count((cell) => cell.verdict && cell.verdict !== "not run");
+  const values = (number) => (number === 1 ? "value" : "values");
+  const measured = count((cell) => cell.mean !== null);
+  const published = count((cell) => cell.quotes.length);
   const parts = [
-    [count((cell) => cell.mean !== null), "values measured here"],
-    [count((cell) => cell.quotes.length), "published values"],
+    [measured, `${values(measured)} measured here`],
+    [published, `published ${values(published)}`],
     ...(verdicts
       ? [
           [count((cell) => cell.verdict === "reproduced"), "reproduced"],

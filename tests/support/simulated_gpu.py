@@ -1,6 +1,6 @@
 """A GPU that does not exist: tensors that say they are on ``cuda:0`` and compute on the CPU.
 
-    with PretendedGPU() as gpu:
+    with SimulatedGPU() as gpu:
         model.to("cuda")
         with gpu.counting() as counts:
             model(images.to("cuda")).sum().item()
@@ -112,14 +112,14 @@ class Counts:
 
 
 class OnGPU(torch.Tensor):
-    """A tensor on the pretended GPU; ``on_host`` has its values."""
+    """A tensor on the simulated GPU; ``on_host`` has its values."""
 
     on_host: torch.Tensor
-    gpu: "PretendedGPU"
+    gpu: "SimulatedGPU"
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, values: torch.Tensor, gpu: "PretendedGPU"):
+    def __new__(cls, values: torch.Tensor, gpu: "SimulatedGPU"):
         tensor = torch.Tensor._make_wrapper_subclass(
             cls,
             values.size(),
@@ -172,14 +172,14 @@ class OnGPU(torch.Tensor):
         return self.on_host.__reduce_ex__(protocol)
 
 
-class PretendedGPU(contextlib.ExitStack):
-    """Context in which ``"cuda"`` names the pretended GPU."""
+class SimulatedGPU(contextlib.ExitStack):
+    """Context in which ``"cuda"`` names the simulated GPU."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts = Counts()
 
-    def __enter__(self) -> "PretendedGPU":
+    def __enter__(self) -> "SimulatedGPU":
         super().__enter__()
         # Automatic precision switches itself off if there is no GPU.
         self.enter_context(mock.patch("torch.cuda.amp.common.amp_definitely_not_available", lambda: False))
@@ -308,13 +308,13 @@ class PretendedGPU(contextlib.ExitStack):
 
 
 class _Operations(TorchDispatchMode):
-    """Hands every operation of PyTorch in this context to the pretended GPU."""
+    """Hands every operation of PyTorch in this context to the simulated GPU."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # importing the compiler only to skip it takes seconds
 
-    def __init__(self, gpu: PretendedGPU):
+    def __init__(self, gpu: SimulatedGPU):
         super().__init__()
         self.gpu = gpu
 
@@ -330,7 +330,7 @@ class _Operations(TorchDispatchMode):
 class _Functions(TorchFunctionMode):
     """Replaces "cuda" by "meta" in arguments, copies Python's numbers, and lowers the precision in ``autocast``."""
 
-    def __init__(self, gpu: PretendedGPU):
+    def __init__(self, gpu: SimulatedGPU):
         super().__init__()
         self.gpu = gpu
 

@@ -1,17 +1,17 @@
-"""The pretended GPU of the tests refuses what CUDA refuses, and counts what slows CUDA down."""
+"""The simulated GPU of the tests refuses what CUDA refuses, and counts what slows CUDA down."""
 
 import numpy as np
 import pytest
 import torch
 
-from support.pretended_gpu import MixedDevices, PretendedGPU
+from support.simulated_gpu import MixedDevices, SimulatedGPU
 
-HERE = "tests/unit/training/test_pretended_gpu.py"
+HERE = "tests/unit/training/test_simulated_gpu.py"
 
 
 @pytest.fixture
 def gpu():
-    with PretendedGPU() as gpu:
+    with SimulatedGPU() as gpu:
         yield gpu
 
 
@@ -140,7 +140,7 @@ def training(device):
 
 def test_training_gives_the_bits_of_the_cpu():
     expected = training("cpu")
-    with PretendedGPU() as gpu:
+    with SimulatedGPU() as gpu:
         actual = training("cuda")
     assert gpu.counts.launches > 100
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
