@@ -49,13 +49,13 @@ docs: setup ## build the manual into manual/, which opens without a server: manu
 	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
 fidelity: setup ## list what the tests compare with the original programs, write docs/fidelity.md
-	PYTHONPATH=tests:workflow/scripts python -m support.fidelity
+	PYTHONPATH=tests:workflow/scripts python -m support.golden.fidelity
 
 gpu: setup ## count what every row does on a simulated GPU, write tests/golden/gpu_counts.csv
-	PYTHONPATH=tests:workflow/scripts python -m support.gpu_counts
+	PYTHONPATH=tests:workflow/scripts python -m support.golden.gpu_counts
 
 containers: setup ## write Dockerfile and apptainer.def from envs/
-	PYTHONPATH=tests python -m support.containers
+	PYTHONPATH=tests python -m support.project.containers
 
 bench: setup  ## measure performance, write docs/performance.md (tens of minutes, idle machine); QUICK=1: shortened, only printed
 	python benchmarks/report.py $(if $(QUICK),--quick)

@@ -254,7 +254,7 @@ def _lines(by_commit: dict[str, dict[str, list]]) -> list[str]:
         before = spread(values("before", "engine", crop))
         lines.append(
             goal(
-                f"CPU time of batches in memory ÷ a run, efficientnet_lite0, {crop} pixels (before: {before})",
+                f"CPU time of batches in memory ÷ a run, efficientnet_lite0, {crop} pixels (earlier commit: {before})",
                 values("now", "engine", crop),
                 least,
             )

@@ -25,9 +25,9 @@ from gpu import counted
 from recheck.data.fold import FoldData
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
-from support.gpu_counts import noise, shortened
-from support.simulated_gpu import SimulatedGPU
-from support.studies import shipped
+from support.golden.gpu_counts import noise, shortened
+from support.project.studies import shipped
+from support.services.simulated_gpu import SimulatedGPU
 
 ROWS = (
     ("mlrc", "triplet"),

@@ -22,10 +22,10 @@ from recheck.data.fold import FoldData
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
-from support.gpu_counts import never_skipping, noise, shortened
-from support.runs import StopAfter
-from support.simulated_gpu import SimulatedGPU
-from support.studies import shipped
+from support.golden.gpu_counts import never_skipping, noise, shortened
+from support.project.runs import StopAfter
+from support.project.studies import shipped
+from support.services.simulated_gpu import SimulatedGPU
 
 STUDIES = ("quickstart", "calibration", "mlrc", "unbiased", "unbiased_resnet50", "contextual_224", "contextual_256")
 SIZE = 32
@@ -96,7 +96,7 @@ def section(quick: bool) -> str:
     return f"""## GPU
 
 What one training step of each row does on the first dataset of its study. These are counts on a simulated GPU
-(`tests/support/simulated_gpu.py`); nothing was measured on a real one.
+(`tests/support/services/simulated_gpu.py`); nothing was measured on a real one.
 
 - *Waits*: how often the host waits for the GPU because it needs a value or a size. The minimum is one, for the loss.
 - *Launches*: operations that launch at least one kernel, in the whole step: copies, both passes, loss and optimisers.

@@ -104,9 +104,9 @@ def described(study: str, repeats: int, chart: Path, project: Path | None = None
     ]
     return f"""## A whole study
 
-`{study}` on two cores, from packed images; measured {repeats} time(s). One run at a time with two threads takes
-{spread(ratio)} ×
-the time of two runs at a time with one thread each. The default on a CPU is one thread per run: {verdict}
+`{study}` on two cores, from packed images; measured {"once" if repeats == 1 else f"{repeats} times"}.
+Time of one run at a time with two threads ÷ time of two runs at a time with one thread each: {spread(ratio)}.
+The default on a CPU is one thread per run: {verdict}
 `cpu_threads` is a separate key, so that a result does not depend on the number of cores; another number of threads
 may change the last digits.
 

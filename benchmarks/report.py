@@ -70,8 +70,9 @@ def assembled(sections: list[str], about: str, date: datetime.date, busy: float,
     warning = "**Made with `--quick`: these figures mean nothing.**\n\n" if quick else ""
     return f"""# Performance
 
-{warning}Written by `make bench` on {date:%-d %B %Y}. Every claim is a ratio to a peer or to a limit. Both were
-measured in turns; the value is the median over the turns (min–max). Times in seconds only show the order of magnitude.
+{warning}Written by `make bench` on {date:%-d %B %Y}. Every claim is a ratio to a peer or to a limit.
+Recheck and its peer ran in alternation; the value is the median over the turns (min–max). Times in seconds only show
+the order of magnitude.
 
 {about}. Load average before the start: {busy:.1f}.{f" {failed} measurement(s) failed, see below." if failed else ""}
 
@@ -87,18 +88,18 @@ def updated(page: str, texts: list[str]) -> str:
         title = text.splitlines()[0]
         place = next((n for n, old in enumerate(sections) if old.splitlines()[0] == title), len(sections))
         sections[place : place + 1] = [text]
-    head = re.sub(r"^\| goal .*(\n\|.*)*", lambda table: _goals(sections), head, flags=re.M)
+    head = re.sub(r"^\| ratio or time .*(\n\|.*)*", lambda table: _goals(sections), head, flags=re.M)
     return "\n".join([head, *sections])
 
 
 def _goals(sections: list[str]) -> str:
     goals = [line.removeprefix(GOAL) for text in sections for line in text.splitlines() if line.startswith(GOAL)]
-    return "\n".join(["| goal | measured |", "|---|---|", *map(_row, goals)])
+    return "\n".join(["| ratio or time | goal | measured |", "|---|---|---|", *map(_row, goals)])
 
 
 def _row(line: str) -> str:
-    name, _, result = line.partition(". ")
-    return f"| {name} | {result} |"
+    name, limit, result = re.fullmatch(r"(.*) ([≥≤] \S+); measured (.*)\.", line).groups()
+    return f"| {name} | {limit} | {result} |"
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def section(quick: bool) -> str:
     from playwright.sync_api import sync_playwright
 
     from recheck.report.site.render import page
-    from support.site import small_site
+    from support.report.site import small_site
 
     repeats = 2 if quick else 15
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

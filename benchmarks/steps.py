@@ -1,7 +1,7 @@
 """Parts of a training step whose cost was found by counting: fills, optimisers, miners, and settings for speed.
 
 Each is compared with the obvious alternative that gives the same values. Waits and launches are counted on a simulated
-GPU (tests/support/simulated_gpu.py); times are measured on the CPU.
+GPU (tests/support/services/simulated_gpu.py); times are measured on the CPU.
 """
 
 import sys
@@ -23,7 +23,7 @@ from recheck.models.backbones import build_backbone
 from recheck.models.embedding import EmbeddingModel
 from recheck.training.compiled import compiled
 from recheck.training.seeding import make_deterministic
-from support.simulated_gpu import SimulatedGPU
+from support.services.simulated_gpu import SimulatedGPU
 
 CPU = torch.device("cpu")
 LITE = {"name": "efficientnet_lite0", "weights": "none"}

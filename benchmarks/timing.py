@@ -41,7 +41,7 @@ def goal(name: str, values: list[float], limit: float, at_least: bool = True, di
     value = statistics.median(values)
     met = value >= limit if at_least else value <= limit
     sign, verdict = "≥" if at_least else "≤", "met" if met else "**missed**"
-    return f"- Goal: {name} {sign} {limit:g}. {spread(values, digits)}: {verdict}."
+    return f"- Goal: {name} {sign} {limit:g}; measured {spread(values, digits)}, {verdict}."
 
 
 def main(section: Callable[[bool], str], description: str | None) -> None:

@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support import memory
-from support.order import ordered
 from support.project import ROOT, SCRIPTS, Project
+from support.project.tuned import write_study
 from support.services import forks
-from support.tuned import write_study
-from support.unavailable import unavailable
+from support.suite import memory
+from support.suite.order import ordered
+from support.suite.unavailable import unavailable
 
 
 def pytest_configure(config):

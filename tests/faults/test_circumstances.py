@@ -17,8 +17,8 @@ from recheck.data import download
 from recheck.errors import UserError
 from recheck.job import job, warn_once
 from support.faults.kills import content, differences
-from support.hang import wait_until
 from support.project import Project
+from support.suite.hang import wait_until
 
 YEAR = 365 * 24 * 3600
 PAUSE = """\

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.faults.disks import private_mounts
-from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.servers import Answer, serving
+from support.suite.hang import HANG_SECONDS
 
 DOWNLOAD = """
 import json, sys

@@ -24,11 +24,14 @@ from recheck.models.released import convert, convert_mlrc
 from recheck.models.tensors import read_tensors
 from recheck.report import toy
 from recheck.training.checkpoint import StateFile
-from support import original_layouts
+from support.datasets import original_layouts
 from support.faults import hostile_pickles
 from support.faults.fuzz import MORE, Outcomes, answer, damaged, fuzz, only_below
 
-SPEC = {"backbone": {"name": "support.small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 4}}
+SPEC = {
+    "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"},
+    "head": {"class": "Linear", "dim": 4},
+}
 DATA = {"split": "s", "pixels": "p"}
 CPU = torch.device("cpu")
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.int64)}
@@ -263,7 +266,7 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path, kind):
         with pytest.raises(UserError):
             read_tensors(tmp_path / name, "Backbone weights")
         with pytest.raises(UserError):
-            build_backbone({"name": "support.small_net:SmallNet", "weights": str(tmp_path / name)})
+            build_backbone({"name": "support.project.small_net:SmallNet", "weights": str(tmp_path / name)})
     with pytest.raises(UserError):
         convert_mlrc(SPEC, tmp_path / "trunk_best1.pth", tmp_path / "embedder_best1.pth")
     for reader in (lambda path: load_model(path, SPEC, DATA, CPU), read_embeddings):

@@ -22,7 +22,7 @@ from recheck.study.yaml import read_yaml
 from support.faults.fuzz import answer, fuzz, mutated, within
 from support.faults.kills import STUDY as SWEEP
 from support.project import ROOT, small_study
-from support.studies import FILES, own_study
+from support.project.studies import FILES, own_study
 
 STUDIES = {
     "letters": yaml.safe_load(small_study()),

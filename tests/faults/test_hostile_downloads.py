@@ -12,8 +12,8 @@ from recheck.errors import UserError
 from support.faults import hostile_downloads
 from support.faults.fuzz import MORE, SEED, Outcomes, only_below
 from support.faults.hostile_downloads import DATA, WHOLE
-from support.hang import HANG_SECONDS
 from support.services.servers import Answer, serving
+from support.suite.hang import HANG_SECONDS
 
 DAILY = 60
 QUICK = Patience(waits=(0, 0), timeout=HANG_SECONDS, longest=0)

@@ -17,7 +17,7 @@ from recheck.data.packed import BLOCK, PackedImages
 from support.datasets.glyphs import make_glyphs
 from support.faults import kills
 from support.faults.disks import private_mounts
-from support.hang import HANG_SECONDS, wait_until
+from support.suite.hang import HANG_SECONDS, wait_until
 
 RUN = "results/letters/glyphs/triplet/seed0/fold0"
 MODEL = f"{RUN}/model.safetensors"

@@ -7,7 +7,7 @@ from support.faults import events
 from support.faults.events import Strike
 from support.faults.fuzz import MORE, SEED
 from support.faults.kills import content, differences
-from support.tuned import SEARCH
+from support.project.tuned import SEARCH
 
 MODELS = [f"{SEARCH}/seed0/fold{fold}/model.safetensors" for fold in (0, 1)]
 FILES = [*MODELS, *(f"{SEARCH}/tuning/{name}" for name in ("round0.json", "round1.json", "best.json", "trials.csv"))]

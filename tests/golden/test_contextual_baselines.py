@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from recheck.methods.losses import build_loss, build_miner
-from support.fidelity import CONTEXTUAL, both, compares
+from support.golden.fidelity import CONTEXTUAL, both, compares
 
 DOUBLE, SINGLE, SINGLE_GRADIENT = 1e-8, 1e-5, 2e-4
 LOSS, GRADIENT = both(DOUBLE, SINGLE), both(DOUBLE, SINGLE_GRADIENT)

@@ -13,7 +13,7 @@ from recheck.methods.losses import build_loss
 from recheck.methods.losses.contextual.contextual import ContextualLoss
 from recheck.methods.losses.contextual.contextual_similarity import VARIANTS, ContextualSimilarity
 from recheck.methods.losses.contextual.cosine import cosine_similarities
-from support.fidelity import CONTEXTUAL, both, compares
+from support.golden.fidelity import CONTEXTUAL, both, compares
 
 DOUBLE, SINGLE, SINGLE_GRADIENT = 1e-8, 1e-5, 2e-4
 LOSS, GRADIENT = both(DOUBLE, SINGLE), both(DOUBLE, SINGLE_GRADIENT)

@@ -8,7 +8,7 @@ from recheck.models.heads import LayerNormLinear
 from recheck.models.norm import unit
 from recheck.models.pooling import build_pooling
 from recheck.models.projector import LinearProjector
-from support.fidelity import CONTEXTUAL, both, compares
+from support.golden.fidelity import CONTEXTUAL, both, compares
 
 DOUBLE, SINGLE = 1e-8, 1e-5
 TOLERANCE = both(DOUBLE, SINGLE)

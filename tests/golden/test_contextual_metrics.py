@@ -6,7 +6,7 @@ import pytest
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.search import Search
 from recheck.evaluation.views import normalise
-from support.fidelity import CONTEXTUAL, compares
+from support.golden.fidelity import CONTEXTUAL, compares
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from recheck.evaluation.clustering import ami, kmeans, nmi
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.reduction import reduce
 from recheck.evaluation.views import evaluate_view, normalise
-from support.fidelity import compares
+from support.golden.fidelity import compares
 
 GOLDEN = Path(os.environ.get("RECHECK_GOLDEN", Path(__file__).parent))
 ROLES = ("train", "val", "test")

@@ -13,8 +13,8 @@ import torch
 
 from recheck.methods.losses import build_loss, build_miner
 from recheck.study.compose import merge
-from support.fidelity import compares
-from support.studies import shipped
+from support.golden.fidelity import compares
+from support.project.studies import shipped
 
 EXACT = 1e-9
 # The library of 2020 differs slightly for these rows, and the study follows today's version (docs/mlrc.md).

@@ -14,7 +14,7 @@ import torch
 
 from recheck.methods.losses import build_loss
 from recheck.methods.losses.tfsim.per_anchor import Pairs
-from support.fidelity import compares
+from support.golden.fidelity import compares
 
 VALUE, GRADIENT = 1e-6, 2e-5  # relative; for gradients, to the largest entry
 ROUNDING = 5e-7  # absolute: rounding of float32 distances, which dominates for an anchor close to its margin

@@ -10,7 +10,7 @@ from recheck.evaluation.calibration import Neighbours, calibrate, evaluation_jso
 from recheck.evaluation.metrics import evaluate
 from recheck.methods.losses.tfsim.masked import masked_max, masked_min
 from recheck.models.shifted_gem import ShiftedGeM
-from support.fidelity import compares
+from support.golden.fidelity import compares
 
 MATHS = ("fixed", "legacy")
 KS = (1, 2, 4, 8)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from recheck.study.compose import compose
-from support.fidelity import compares
+from support.golden.fidelity import compares
+from support.golden.trajectories import PROBED, Replay, Trajectory, differences, replay_of
 from support.project import ROOT
-from support.studies import FILES, shipped
-from support.trajectories import PROBED, Replay, Trajectory, differences, replay_of
+from support.project.studies import FILES, shipped
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +101,7 @@ def invented(study, variant, dataset, row):
         "fidelity": variant,
         "family": study,
         "shallow": False,
-        "network": "support.small_net:SmallNet",
+        "network": "support.project.small_net:SmallNet",
         "recipes": {},
         "final_is_after": 1,
         "data": {"n": batch.size, "classes": CLASSES, "n_test": TEST_IMAGES, "classes_test": 4, "size": 32},

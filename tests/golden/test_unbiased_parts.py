@@ -11,8 +11,8 @@ from recheck.methods.meta_classes import mapping, relabel
 from recheck.methods.mxnet_adam import MXNetAdam
 from recheck.methods.optimisers import build_optimisers
 from recheck.models.heads import NormProxyHead
-from support.fidelity import compares
 from support.golden import RELATIVE, cases, rest
+from support.golden.fidelity import compares
 
 
 @compares("network", studies=["unbiased"], parts=["NormProxyHead"], tolerance=RELATIVE)

@@ -16,8 +16,8 @@ from recheck.methods.losses.unbiased.proxy_triplet import ProxyTripletLoss
 from recheck.methods.losses.unbiased.ranked_list import UnbiasedRankedListLoss
 from recheck.methods.losses.unbiased.semihard_triplet import SemiHardTripletLoss
 from recheck.methods.miners.distance_weighted import DistanceWeightedSampler
-from support.fidelity import compares
 from support.golden import RELATIVE, cases
+from support.golden.fidelity import compares
 
 
 def simple(case, loss, embeddings="emb"):

@@ -1,1 +1,1 @@
-"""Helpers for tests: data, projects, studies, services, faults and stored results."""
+"""Helpers for tests: projects, datasets, services, faults, reports, results of the originals, the suite itself."""

@@ -23,10 +23,10 @@ from snakemake.cli import get_argument_parser
 from recheck.cli.main import main
 from recheck.cli.main import parser as recheck_parser
 from recheck.study.yaml import read_yaml
-from support import pages
 from support.project import ROOT
-from support.studies import FILES, shipped
-from support.trained import write_fold, write_run
+from support.project.studies import FILES, shipped
+from support.project.trained import write_fold, write_run
+from support.report import pages
 
 SCHEMAS = {path.name.split(".")[0]: read_yaml(path) for path in (ROOT / "workflow/schemas").glob("*.schema.yaml")}
 LANGUAGES = {"bash", "python", "yaml", "text"}

@@ -10,8 +10,8 @@ import re
 import pytest
 import yaml
 
-from support.containers import CONDA, CUDA, FILES, containerized
 from support.project import ROOT
+from support.project.containers import CONDA, CUDA, FILES, containerized
 
 ENVIRONMENTS = sorted((ROOT / "envs").glob("*.yaml"))
 STALE = "The file does not belong to envs/: run `make containers`."

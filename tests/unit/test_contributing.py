@@ -7,7 +7,7 @@ import yaml
 
 import recheck
 from support.project import ROOT
-from support.studies import shipped
+from support.project.studies import shipped
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXCERPTS = re.findall(r"```text\n# (\S+)\n(.*?)```", TEXT, re.DOTALL)

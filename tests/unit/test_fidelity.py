@@ -5,9 +5,9 @@ import re
 import pytest
 
 from recheck.study.yaml import read_yaml
-from support import fidelity
+from support.golden import fidelity
 from support.project import ROOT
-from support.studies import FILES, shipped
+from support.project.studies import FILES, shipped
 
 pytestmark = pytest.mark.slow
 

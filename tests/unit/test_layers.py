@@ -6,7 +6,7 @@ import re
 import pytest
 
 from support.project import ROOT, SCRIPTS
-from support.source import imports_in
+from support.suite.source import imports_in
 
 PACKAGE = SCRIPTS / "recheck"
 LAYERS = (

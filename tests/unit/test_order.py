@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.order import is_long, ordered
+from support.suite.order import is_long, ordered
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.hang import HANG_SECONDS
 from support.project import ROOT
-from support.unavailable import unavailable
+from support.suite.hang import HANG_SECONDS
+from support.suite.unavailable import unavailable
 
 # What exists only on Linux, or works only there without doubt → what happens elsewhere (docs/platforms.md)
 LINUX = re.compile(r"""/proc/|/dev/shm|sched_|pidfd|prctl|RLIMIT_AS|ru_maxrss|["']fork["']""")

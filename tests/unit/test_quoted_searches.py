@@ -10,7 +10,7 @@ from recheck.errors import UserError
 from recheck.quoted_searches import QuotedSearch, QuotedTrial
 from recheck.space import Parameter, get
 from support.project import ROOT
-from support.studies import shipped
+from support.project.studies import shipped
 
 FOLDER = ROOT / "resources/published/mlrc_searches"
 # validation MAP@R of the selected trials: CUB, Cars, SOP, CUB with batches of 256

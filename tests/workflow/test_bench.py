@@ -35,7 +35,7 @@ def test_three_quick_measurements_make_a_page():
     page = done.stdout
     assert re.findall(r"^## (.+)$", page, re.M) == ["Training", "Loading", "Planning"]
     assert "these figures mean nothing" in page
-    goals = page.split("| goal | measured |")[1].split("\n\n")[0]
+    goals = page.split("| ratio or time | goal | measured |")[1].split("\n\n")[0]
     assert goals.count("met") + goals.count("missed") == 5
     assert str(ROOT) not in page
 
@@ -52,20 +52,20 @@ def test_a_failed_measurement_is_reported_and_the_others_continue(tmp_path, monk
 
 
 def test_a_section_is_replaced_in_the_page():
-    sections = ["## One\n\n- Goal: a. old\n", "## Two\n\n- Goal: b. kept\n"]
+    sections = ["## One\n\n- Goal: a ≥ 1; measured old.\n", "## Two\n\n- Goal: b ≤ 2; measured kept.\n"]
     page = report.assembled(sections, "A machine", datetime.date(2026, 1, 2), 0.1, quick=False)
     assert report.updated(page, []) == page
-    renewed = report.updated(page, ["## One\n\n- Goal: a. new\n", "## Three\n"])
+    renewed = report.updated(page, ["## One\n\n- Goal: a ≥ 1; measured new.\n", "## Three\n"])
     assert re.findall(r"^## (.+)$", renewed, re.M) == ["One", "Two", "Three"]
-    assert "| a | new |\n| b | kept |" in renewed and "old" not in renewed
-    assert report.updated(renewed, ["## One\n\n- Goal: a. new\n"]) == renewed
+    assert "| a | ≥ 1 | new |\n| b | ≤ 2 | kept |" in renewed and "old" not in renewed
+    assert report.updated(renewed, ["## One\n\n- Goal: a ≥ 1; measured new.\n"]) == renewed
 
 
 def test_a_goal_is_judged_by_the_median_and_listed_at_the_top():
     lines = [timing.goal("a", [0.9, 1.2, 3.0], 1), timing.goal("b", [0.9, 1.2, 3.0], 1, at_least=False)]
-    assert lines[0].endswith(": met.") and lines[1].endswith(": **missed**.")
+    assert lines[0].endswith(", met.") and lines[1].endswith(", **missed**.")
     page = report.assembled(["## One\n" + "\n".join(lines)], "A machine", datetime.date(2026, 1, 2), 0.0, quick=False)
-    assert "| a ≥ 1 | 1.20 (0.90–3.00): met. |\n| b ≤ 1 | 1.20 (0.90–3.00): **missed**. |" in page
+    assert "| a | ≥ 1 | 1.20 (0.90–3.00), met |\n| b | ≤ 1 | 1.20 (0.90–3.00), **missed** |" in page
 
 
 def test_functions_are_measured_in_alternation():

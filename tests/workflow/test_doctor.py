@@ -2,9 +2,9 @@
 
 import re
 
-from support.hang import HANG_SECONDS
 from support.project import PACKAGE
 from support.services.gpus import listed, pretend_gpus
+from support.suite.hang import HANG_SECONDS
 
 
 def test_a_machine_with_faults(fresh, tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 import json
 import re
 
-from support import pages
 from support.project import Project
+from support.report import pages
 
 
 def test_the_loss_of_the_manual_trains(project):

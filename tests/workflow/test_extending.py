@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import pages
+from support.report import pages
 
 FILES = pages.files("docs/extending.md")
 PYTHON = {name: text for name, text in FILES.items() if name.endswith(".py")}

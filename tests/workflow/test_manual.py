@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.browser import chromium
-from support.hang import HANG_SECONDS
 from support.project import ROOT
+from support.services.browser import chromium
+from support.suite.hang import HANG_SECONDS
 
 
 @pytest.fixture(scope="module")

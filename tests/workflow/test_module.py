@@ -10,7 +10,7 @@ import yaml
 
 from support.datasets.glyphs import make_glyphs
 from support.project import DATASET, ROOT, Project, small_study
-from support.small_net import __file__ as SMALL_NET
+from support.project.small_net import __file__ as SMALL_NET
 
 DOCS = (ROOT / "docs/module.md").read_text(encoding="utf-8")
 SNAKEFILE, CONFIG = (re.search(rf"```{kind}\n(.*?)```", DOCS, re.DOTALL)[1] for kind in ("text", "yaml"))

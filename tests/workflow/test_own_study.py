@@ -3,7 +3,7 @@
 import html
 import json
 
-from support.studies import shipped
+from support.project.studies import shipped
 
 
 def test_three_methods_of_three_papers_in_five_lines(project):

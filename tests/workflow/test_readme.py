@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from recheck.cli.main import parser
-from support import pages
 from support.project import ROOT
-from support.studies import shipped
+from support.project.studies import shipped
+from support.report import pages
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_TABLE = (ROOT / "docs/first_table.md").read_text(encoding="utf-8")

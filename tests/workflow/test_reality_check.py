@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from support.project import ROOT, Project
-from support.studies import shipped
+from support.project.studies import shipped
 
 ROWS = 19
 

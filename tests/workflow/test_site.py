@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from recheck.report.site.render import page
-from support.browser import Tab, chromium
-from support.site import small_site
+from support.report.site import small_site
+from support.services.browser import Tab, chromium
 
 HOSTILE = "<script>alert(1)</script> \"quoted\" 'single' & ünïcode 漢字 \u202e " + "x" * 200
 BIRDS = "small/birds"

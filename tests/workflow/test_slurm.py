@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from recheck.files import sha256
-from support.hang import HANG_SECONDS
 from support.project import ROOT, small_study
 from support.services.slurm import MARK, Unable, cluster, remove_leftovers
-from support.unavailable import unavailable
+from support.suite.hang import HANG_SECONDS
+from support.suite.unavailable import unavailable
 
 # Settings for this small cluster; all other settings come from the profile. Its GPUs are names that CUDA cannot use.
 QUICK = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "20", "--config", "device=cpu")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from support.project import ROOT
-from support.tuned import ROWS, SEARCH
+from support.project.tuned import ROWS, SEARCH
 
 # a learning rate at which the loss is no longer a number
 FAILING = """

@@ -72,6 +72,6 @@ def test_the_row_is_marked_and_not_bold_in_every_format(project):
 def test_the_page_shows_the_warning_and_its_headline_does_not_praise_the_row(project):
     page = project.read("results/letters/index.html")
     assert '<th scope="row">Triplet ⚠</th>' in page
-    assert f"⚠ Triplet: half of the batches or more had {NO_PAIRS}.</li>" in page
+    assert f"⚠ Triplet: at least half of the batches had {NO_PAIRS}.</li>" in page
     headline = page.split('<p class="headline">')[1].split("</p>")[0]
     assert "Triplet" not in headline and "Sane" in headline

@@ -13,11 +13,10 @@ import yaml
 from safetensors import safe_open
 
 from recheck.models.bn_inception import BNInception
-from support import original_layouts
-from support.datasets import miniatures
+from support.datasets import miniatures, original_layouts
 from support.project import Project, small_study
+from support.project.small_net import SmallNet
 from support.services.servers import serving
-from support.small_net import SmallNet
 
 MODEL = "results/letters/glyphs/pretrained/seed0/fold0/model.safetensors"
 

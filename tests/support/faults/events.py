@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from support.faults.crashes import CHANGES, WRITING
-from support.hang import wait_until
 from support.project import Project
+from support.suite.hang import wait_until
 
 COUNTS, PROCESSES, STRIKE, STRUCK = "events", "processes", "strike", "struck"
 ALL = "all"

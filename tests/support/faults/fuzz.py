@@ -15,7 +15,7 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 from recheck.errors import UserError
-from support.hang import HANG_SECONDS
+from support.suite.hang import HANG_SECONDS
 
 MORE = int(os.environ.get("RECHECK_EXAMPLES", 0))
 SEED = int(os.environ.get("RECHECK_SEED", 0))

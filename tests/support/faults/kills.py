@@ -35,9 +35,9 @@ from pathlib import Path
 
 from support.datasets.glyphs import make_glyphs
 from support.faults import events
-from support.hang import HANG_SECONDS, STUCK_SECONDS, wait_until
 from support.project import Project, small_study
 from support.services.servers import Answer, Handler, Server, serving
+from support.suite.hang import HANG_SECONDS, STUCK_SECONDS, wait_until
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 # rules in the order of their jobs

@@ -91,7 +91,7 @@ def start() -> None:
 
 def run(arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
     """Exit code and output of a Snakemake command in a folder."""
-    from support.hang import HANG_SECONDS  # not at the top: the servers cannot import it
+    from support.suite.hang import HANG_SECONDS  # not at the top: the servers cannot import it
 
     with tempfile.TemporaryFile() as output, Path(os.devnull).open() as nothing:
         files = [nothing.fileno(), output.fileno(), output.fileno()]

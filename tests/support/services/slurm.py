@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from support.hang import STUCK_SECONDS, wait_until
+from support.suite.hang import STUCK_SECONDS, wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 # Where Debian's SLURM looks when SLURM_CONF is not set, as in the job steps that the executor starts.

@@ -30,7 +30,7 @@ from recheck.files import sha256
 from recheck.models.embedding import EmbeddingModel, load_any, save_model
 from recheck.training.loading import embed
 from support.datasets.glyphs import make_glyphs
-from support.trained import (
+from support.project.trained import (
     DATA,
     EVAL,
     MEASURED,

@@ -20,7 +20,7 @@ from recheck.cli.main import COMMANDS, main
 from recheck.files import write_json
 from support.datasets.glyphs import make_glyphs
 from support.project import ROOT, SCRIPTS
-from support.trained import MEASURED, change, paths_of, with_distances, write_fold, write_run
+from support.project.trained import MEASURED, change, paths_of, with_distances, write_fold, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -65,8 +65,8 @@ def started(*arguments, cwd):
 
 def test_the_command_in_a_separate_process(run, model, glyphs, tmp_path):
     """In any folder, with the user's backbone beside it: yes, no, error."""
-    (tmp_path / "support").mkdir()
-    shutil.copy(ROOT / "tests/support/small_net.py", tmp_path / "support")
+    (tmp_path / "support/project").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/support/project/small_net.py", tmp_path / "support/project")
     query, matches, limit = far_and_near(model, glyphs)
     with_distances(run, unseen_queries=limit)
     yes = started("same", "run", query, matches[0].image, "--own-code", cwd=tmp_path)

@@ -14,7 +14,7 @@ from recheck.api.model import load
 from recheck.cli.main import main
 from recheck.files import write_json
 from support.datasets.glyphs import make_glyphs
-from support.trained import paths_of, write_fold, write_run
+from support.project.trained import paths_of, write_fold, write_run
 
 pytestmark = pytest.mark.slow
 

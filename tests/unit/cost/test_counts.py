@@ -13,7 +13,7 @@ from recheck.cost.estimate import GIB, estimate
 from recheck.cost.plan import sizes_of
 from recheck.study.model import load_study
 from support.project import SCRIPTS
-from support.studies import FILES, dataset_of
+from support.project.studies import FILES, dataset_of
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from recheck.cost.plan import sizes_of
 from recheck.errors import UserError
 from recheck.study.model import Run, load_study
 from support.project import ROOT
-from support.studies import FILES, dataset_of
+from support.project.studies import FILES, dataset_of
 
 GPUS = ROOT / "config/gpus.yaml"
 A100 = load_gpu(None, GPUS)

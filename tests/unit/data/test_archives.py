@@ -23,8 +23,8 @@ from recheck import progress
 from recheck.data import archives, tars
 from recheck.errors import UserError
 from support.faults.crashes import KILLED, crash
-from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
+from support.suite.hang import HANG_SECONDS
 
 TREE = {"set/1/a.jpg": b"a" * 700, "set/1/b.jpg": b"", "set/2/a.jpg": os.urandom(3000), "set/list.txt": b"x\n"}
 

@@ -21,9 +21,9 @@ from recheck.data import download as http
 from recheck.data.download import Patience, SourceFailed
 from recheck.data.sources import fetch
 from recheck.errors import UserError
-from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.servers import Answer, serving
+from support.suite.hang import HANG_SECONDS
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2

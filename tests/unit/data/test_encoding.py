@@ -16,7 +16,7 @@ from recheck.data.packed import FILES, PackedImages, pack
 from recheck.errors import UserError
 from support.datasets.glyphs import make_glyphs
 from support.faults.crashes import crash
-from support.runs import make_run, same
+from support.project.runs import make_run, same
 
 KINDS = {"source": None, "jpeg": {"shorter": 24, "jpeg": 75}, "webp": {"exact": [30, 34]}}
 

@@ -14,9 +14,9 @@ from recheck.data.splits import make_split
 from recheck.errors import UserError
 from recheck.files import write_json
 from recheck.study.yaml import names_in
-from support.hang import HANG_SECONDS
 from support.project import ROOT
 from support.services.servers import serving
+from support.suite.hang import HANG_SECONDS
 
 QUICK = Patience(waits=(0.01,), timeout=HANG_SECONDS, longest=0.05)
 PATHS = [f"train_mini/{label:05d}_Aves_{label}/{number}.jpg" for label in range(4) for number in range(2)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recheck.data import opencv_resize, transforms
-from support.fidelity import compares
+from support.golden.fidelity import compares
 
 FLAGS = {
     "nearest": cv2.INTER_NEAREST,

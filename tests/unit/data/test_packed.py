@@ -31,7 +31,7 @@ from recheck.resize import parse_resize, resize_slug
 from recheck.training.loading import Batches, Loading, Task
 from support.datasets.glyphs import make_glyphs
 from support.faults import kills
-from support.hang import HANG_SECONDS, children_end, wait_until
+from support.suite.hang import HANG_SECONDS, children_end, wait_until
 
 pytestmark = pytest.mark.slow
 

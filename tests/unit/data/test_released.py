@@ -19,11 +19,11 @@ from recheck.models.released import CONVERTERS, convert, convert_mlrc
 from recheck.names import LAYOUTS
 from recheck.study import facts
 from recheck.study.published import load_published, scoped
-from support import original_layouts
-from support.hang import HANG_SECONDS
+from support.datasets import original_layouts
 from support.project import ROOT
+from support.project.studies import own_study, shipped
 from support.services.servers import Answer, serving
-from support.studies import own_study, shipped
+from support.suite.hang import HANG_SECONDS
 
 pytestmark = pytest.mark.slow
 

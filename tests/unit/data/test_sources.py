@@ -17,9 +17,9 @@ from recheck.data.download import Patience
 from recheck.errors import UserError
 from recheck.files import walk
 from recheck.study.yaml import names_in
-from support.hang import HANG_SECONDS
 from support.project import ROOT
 from support.services.servers import Answer, serving
+from support.suite.hang import HANG_SECONDS
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2

@@ -11,7 +11,7 @@ from recheck.data import splits
 from recheck.data.splits import check_disjoint, list_sha256, make_split, read_split, subset
 from recheck.errors import UserError
 from recheck.files import write_json
-from support.fidelity import compares
+from support.golden.fidelity import compares
 
 
 def literal_folds(labels, folds):

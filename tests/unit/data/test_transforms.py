@@ -19,7 +19,7 @@ from recheck import parts
 from recheck.data import transforms
 from recheck.errors import UserError
 from recheck.study.yaml import read_yaml
-from support.fidelity import CONTEXTUAL, compares
+from support.golden.fidelity import CONTEXTUAL, compares
 from support.project import ROOT
 
 TRAIN = [

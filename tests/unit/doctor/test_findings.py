@@ -12,10 +12,10 @@ import torch
 from recheck.doctor import devices, disks, network, slurm, system
 from recheck.doctor.finding import Finding, note, ok, problem
 from recheck.doctor.trial import tried
-from support.hang import HANG_SECONDS
 from support.project import ROOT
-from support.runs import CONFIGURATION
+from support.project.runs import CONFIGURATION
 from support.services.servers import serving
+from support.suite.hang import HANG_SECONDS
 
 SUBMITTED = {
     "profile": "mine",

@@ -13,8 +13,8 @@ from recheck.evaluation.hyperbolic_search import HyperbolicSearch, searching
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.search import Search
 from recheck.evaluation.views import evaluate_view
-from support.fidelity import compares
-from support.poincare import distance, in_ball, mobius_add
+from support.golden.fidelity import compares
+from support.golden.poincare import distance, in_ball, mobius_add
 
 CURVATURES = (0.1, 1.0)
 

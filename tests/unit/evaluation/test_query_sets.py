@@ -11,7 +11,7 @@ from recheck.evaluation.query_sets import chance, findings, query_sets
 from recheck.evaluation.sanity import is_at_chance
 from recheck.evaluation.views import normalise
 from recheck.names import CALIBRATED, QUERY_VIEWS, check_query_metrics
-from support.studies import FILES, own_study, shipped
+from support.project.studies import FILES, own_study, shipped
 
 METRICS = ["R@1", "R@2", "R@4", *CALIBRATED]
 

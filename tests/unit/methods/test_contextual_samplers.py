@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recheck.errors import UserError
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.hierarchical import Hierarchical, paired
-from support.fidelity import compares
+from support.golden.fidelity import compares
 from support.project import ROOT
 
 INATURALIST = [85, 71, 77, 743, 171, 1263, 123, 85, 2136, 92, 157]

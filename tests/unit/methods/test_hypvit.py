@@ -13,9 +13,9 @@ from recheck.methods.losses import build_loss
 from recheck.methods.losses.hypvit.poincare_distance import PoincareDistance
 from recheck.models.embedding import EmbeddingModel
 from recheck.models.heads import PoincareBall, build_head
-from support.fidelity import compares
-from support.poincare import distance, exponential, in_ball, mobius_add
-from support.runs import CONFIGURATION
+from support.golden.fidelity import compares
+from support.golden.poincare import distance, exponential, in_ball, mobius_add
+from support.project.runs import CONFIGURATION
 
 CURVATURE = 0.1
 HYPERBOLIC = {"class": "PoincareDistance", "curvature": CURVATURE}
@@ -166,7 +166,7 @@ def test_other_batches_are_refused(labels):
 def test_a_cached_gradient_of_the_loss_equals_that_of_one_pass():
     spec = {
         **CONFIGURATION["model"],
-        "backbone": {"name": "support.small_net:SmallNet", "weights": "none"},
+        "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"},
         "head": {"class": "PoincareBall", "dim": 6, "curvature": 0.1, "clip": 2.3},
         "batch_norm": "frozen",
     }

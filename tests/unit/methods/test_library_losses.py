@@ -10,7 +10,7 @@ from pytorch_metric_learning import losses
 from recheck.methods.losses import build_loss
 from recheck.models.heads import build_head
 from support.project import ROOT
-from support.studies import shipped
+from support.project.studies import shipped
 
 LABELS = torch.arange(24) // 4
 CLASSES, SIZE = 6, 10

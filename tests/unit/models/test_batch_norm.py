@@ -31,7 +31,7 @@ def test_the_biased_variance_is_averaged(momentum):
 
 def test_a_model_has_it_as_a_setting():
     spec = {
-        "backbone": {"name": "support.small_net:SmallNet", "weights": "none"},
+        "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"},
         "head": {"class": "Linear", "dim": 8},
         "batch_norm": "trained",
     }

@@ -11,7 +11,7 @@ import torch
 from recheck.models import embedding
 from recheck.models.bn_inception import BNInception
 from recheck.models.embedding import EmbeddingModel
-from support.fidelity import compares
+from support.golden.fidelity import compares
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from torch import nn
 from recheck.errors import UserError
 from recheck.models import pickled, torch_file
 from recheck.models.tensors import fit, read_tensors
-from support import original_layouts
+from support.datasets import original_layouts
 from support.faults import hostile_pickles
 
 WHAT = "Weights"

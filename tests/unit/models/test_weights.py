@@ -19,7 +19,7 @@ from recheck.models.embedding import EmbeddingModel
 from recheck.models.tensors import fit, read_tensors
 from recheck.models.unicom import UNICOM, Unicom
 from recheck.study.yaml import names_in
-from support.fidelity import compares
+from support.golden.fidelity import compares
 from support.project import ROOT
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from recheck.report.figures import all_figures, study_figures
 from support.project import SCRIPTS
-from support.report_facts import facts
+from support.report.facts import facts
 
 pytestmark = pytest.mark.slow
 

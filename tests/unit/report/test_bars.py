@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from recheck.report import results
 from recheck.report.figures import bars
 from recheck.report.tables.frame import build
-from support.report_facts import facts
+from support.report.facts import facts
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from scipy import stats
 from recheck.report import results, tables
 from recheck.report.tables.bold import ERROR, separated
 from recheck.report.warned import Warned
-from support.report_facts import facts
+from support.report.facts import facts
 
 LABELS = {"pretrained": "Pretrained", "triplet": "Triplet", "ms": "MS", "arcface": "ArcFace"}
 

@@ -8,8 +8,8 @@ from recheck.study.facts import facts as facts_of
 from recheck.study.facts import page_facts
 from recheck.study.published import load_published
 from support.project import ROOT
-from support.report_facts import facts
-from support.studies import shipped
+from support.project.studies import shipped
+from support.report.facts import facts
 
 
 def test_rows_of_one_paper_share_its_entry():

@@ -8,7 +8,7 @@ from recheck.errors import UserError
 from recheck.files import write_json, write_text
 from recheck.report import tables
 from recheck.report.collection import LARGEST, collect
-from support.report_facts import facts
+from support.report.facts import facts
 
 ROWS = {"pretrained": "Pretrained", "ms": "MS", "triplet": "Triplet", "contrastive": "Contrastive"}
 

@@ -14,7 +14,7 @@ from recheck.report.figures import all_figures
 from recheck.report.inputs import Inputs
 from recheck.report.results import EVALUATION_COLUMNS, FOLD_COLUMNS
 from recheck.statistics import paired
-from support.report_facts import facts
+from support.report.facts import facts
 
 VIEWS = ("concatenated", "separated")
 LABELS = {"worst": "Worst <&>", "middle": "Middle", "best": "Best"}

@@ -16,7 +16,7 @@ from recheck.report.cost import between, markdown, number, table_csv
 from recheck.report.cost_figure import draw
 from recheck.study.model import load_study
 from support.project import ROOT
-from support.studies import FILES, dataset_of
+from support.project.studies import FILES, dataset_of
 
 A100 = load_gpu("a100_40gb", ROOT / "config/gpus.yaml")
 

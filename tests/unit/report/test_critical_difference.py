@@ -14,7 +14,7 @@ from recheck.report.inputs import StudyInputs
 from recheck.report.results import EVALUATION_COLUMNS, summarise
 from recheck.statistics.ranks import critical_difference as critical
 from recheck.statistics.ranks import ranking
-from support.report_facts import facts
+from support.report.facts import facts
 
 LABELS = {name: name.title() for name in ("arcface", "cosface", "margin", "triplet")}
 FIGURE = study_figures()["critical_difference"]

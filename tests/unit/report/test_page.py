@@ -30,7 +30,7 @@ from recheck.report.inputs import Inputs
 from recheck.report.tables import Table
 from support.datasets.glyphs import make_glyphs
 from support.project import ROOT
-from support.report_facts import facts
+from support.report.facts import facts
 
 pytestmark = pytest.mark.slow
 

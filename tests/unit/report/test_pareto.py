@@ -11,7 +11,7 @@ import pytest
 from recheck.report import tables
 from recheck.report.figures.pareto import Pareto, Point, draw, front
 from recheck.report.price import Price, prices
-from support.report_facts import facts
+from support.report.facts import facts
 
 
 def slow_front(points):

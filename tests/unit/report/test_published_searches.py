@@ -18,7 +18,7 @@ from recheck.report.tables.searches import selected_values, trials_needed
 from recheck.study import facts
 from recheck.study.published import load_published, scoped
 from support.project import ROOT
-from support.studies import shipped
+from support.project.studies import shipped
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import pytest
 from recheck.files import write_json
 from recheck.report import results, tables
 from recheck.report.tables.frame import CHANCE
-from support.report_facts import facts
+from support.report.facts import facts
 
 VIEWS, METRICS = ["seen_queries", "unseen_queries"], ["R@1", "R@8", "F1", "binary_accuracy", "distance"]
 METHODS = {"untrained": "Untrained head", "circle_loss": "Circle"}

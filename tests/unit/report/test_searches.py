@@ -17,8 +17,8 @@ from recheck.study.model import load_study
 from recheck.tuning.choose import choose
 from recheck.tuning.importance import importance
 from recheck.tuning.trials import FAILED, FINISHED, Trial, table
-from support.report_facts import facts
-from support.studies import FILES, own_study
+from support.project.studies import FILES, own_study
+from support.report.facts import facts
 
 LABELS = {"pretrained": "Pretrained", "triplet": "Triplet", "arcface": "ArcFace"}
 SPACES = {

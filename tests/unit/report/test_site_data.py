@@ -7,7 +7,7 @@ import pytest
 
 from recheck.report.site.collect import Site, by_dataset, relative
 from recheck.report.site.render import SCRIPTS, VALUES, asset, embedded, page
-from support.site import add_study, small_site
+from support.report.site import add_study, small_site
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from recheck.report import results, style
 from recheck.report.figures import sweep
 from recheck.report.tables.frame import build
-from support.report_facts import facts
+from support.report.facts import facts
 
 pytestmark = pytest.mark.slow
 

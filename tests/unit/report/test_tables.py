@@ -16,7 +16,7 @@ from recheck.files import write_json, write_text
 from recheck.report import results, tables
 from recheck.report.inputs import Inputs
 from recheck.report.tables import caption, columns
-from support.report_facts import facts
+from support.report.facts import facts
 
 VIEWS, METRICS = ["concatenated", "separated"], ["P@1", "MAP@R"]
 METHODS = {"pretrained": "Pretrained", "triplet": "Triplet", "ms_miner": "MS & miner_2"}

@@ -9,7 +9,7 @@ import pytest
 from recheck.files import write_json
 from recheck.report import page, results, tables, verdicts
 from recheck.statistics import verdict
-from support.report_facts import facts
+from support.report.facts import facts
 
 METHODS = {"same": "Same", "near": "Near", "far": "Far", "once": "Once", "never": "Never"}
 MEANS = {"same": 60.0, "near": 60.6, "far": 62.0, "once": 60.0}

@@ -10,7 +10,7 @@ from recheck.report import page, tables
 from recheck.report.inputs import Inputs
 from recheck.report.warned import Warned, of_rows
 from recheck.sanity import CHECKS
-from support.report_facts import facts
+from support.report.facts import facts
 
 METHODS = {"pretrained": "Pretrained", "triplet": "Triplet & co", "ms": "MS"}
 

@@ -12,9 +12,9 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from recheck.statistics import paired
-from support import paired_vectors
+from support.golden import paired_vectors
 from support.project import SCRIPTS
-from support.unavailable import unavailable
+from support.suite.unavailable import unavailable
 
 JAVASCRIPT = """
 const paired = require(process.argv[1]);

@@ -10,7 +10,7 @@ from recheck.study.catalogue import Catalogue, unknown_target
 from recheck.study.compose import Files
 from recheck.study.yaml import names_in
 from support.project import ROOT
-from support.studies import FILES, TEXT, weights_of
+from support.project.studies import FILES, TEXT, weights_of
 
 VALUES = "{separated: {P@1: 50.0}}"
 

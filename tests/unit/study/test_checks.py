@@ -3,7 +3,7 @@
 import pytest
 
 from recheck.errors import UserError
-from support.studies import TEXT, changed, own_study
+from support.project.studies import TEXT, changed, own_study
 
 MINER = "miner: {class: MultiSimilarityMiner, epsilon: 0.1}"
 LOSS = "loss: {class: TripletMarginLoss, margin: 0.1}"

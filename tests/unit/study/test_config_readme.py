@@ -10,9 +10,9 @@ from recheck.study.checks import check_study
 from recheck.study.compose import Files, compose
 from recheck.study.model import load_study
 from recheck.study.yaml import names_in
-from support import pages
 from support.project import ROOT
-from support.studies import FILES, weights_of
+from support.project.studies import FILES, weights_of
+from support.report import pages
 
 KINDS = ("studies", "methods", "datasets")
 NAME = re.compile(rf"config/({'|'.join(KINDS)})/(\w+)\.yaml")

@@ -9,9 +9,9 @@ from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.samplers import build_sampler
 from recheck.study.compose import compose
 from recheck.study.published import load_published
-from support.fidelity import compares
+from support.golden.fidelity import compares
 from support.project import ROOT
-from support.studies import FILES, shipped
+from support.project.studies import FILES, shipped
 
 LINEAR, NONE = True, False
 # learning rate, projector, weight of the regulariser, images per class (0: shuffled), warm-up; for CUB, Cars, SOP

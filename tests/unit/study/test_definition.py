@@ -6,7 +6,7 @@ from recheck.errors import UserError
 from recheck.study.compose import compose
 from recheck.study.definition import changed, definition
 from recheck.study.yaml import read_yaml
-from support.studies import FILES, own_study, shipped
+from support.project.studies import FILES, own_study, shipped
 
 # Three papers, with a study that reproduces each.
 PAPERS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from recheck.study.doubts import doubtful_settings, one_class_per_batch
-from support.studies import FILES, changed, shipped
+from support.project.studies import FILES, changed, shipped
 
 
 @pytest.mark.parametrize("name", FILES.studies)

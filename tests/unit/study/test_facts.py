@@ -3,7 +3,7 @@
 import pytest
 
 from recheck.study import facts
-from support.studies import TEXT, changed, own_study, shipped
+from support.project.studies import TEXT, changed, own_study, shipped
 
 BACKBONE = "{name: efficientnet_lite0, weights: imagenet}"
 SELECTION = "selection:\n    role: val\n    metric: MAP@R\n    also: [P@1]"

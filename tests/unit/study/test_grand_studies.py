@@ -4,7 +4,7 @@ import pytest
 
 from recheck.methods.losses import build_loss
 from recheck.study.needs import needs
-from support.studies import shipped
+from support.project.studies import shipped
 
 STUDIES = ("grand", "grand_emoji")
 # contextual_tiny also has the losses that only the ablations of the contextual studies name

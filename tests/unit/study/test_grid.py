@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recheck.study import grid
-from support.studies import own_study, shipped
+from support.project.studies import own_study, shipped
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from recheck.data.description import load_dataset
 from recheck.study.compose import compose
 from recheck.study.yaml import names_in
 from support.project import ROOT
-from support.studies import FILES, shipped
+from support.project.studies import FILES, shipped
 
 GOLDEN = ROOT / "tests/golden/settings"
 DATASETS = names_in([ROOT / "config/datasets"])

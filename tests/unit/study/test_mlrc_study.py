@@ -14,7 +14,7 @@ from recheck.methods.optimisers import build_optimisers
 from recheck.methods.samplers import build_sampler
 from recheck.study.published import load_published
 from support.project import ROOT
-from support.studies import shipped
+from support.project.studies import shipped
 
 DATASETS = ("cub200", "cars196", "sop")
 TUNED = "8bfecc8db7018e20c9171c0b22878ac6c698dab585307b12c1cb8394059cee4c"

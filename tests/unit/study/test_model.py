@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from recheck.errors import UserError
-from support.studies import TEXT, changed, own_study, shipped
+from support.project.studies import TEXT, changed, own_study, shipped
 
 TABLE = "table: [P@1, RP, MAP@R]"
 SELECTION = "selection:\n    role: val\n    metric: MAP@R\n    also: [P@1]"

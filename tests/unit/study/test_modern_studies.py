@@ -11,8 +11,8 @@ from recheck.methods.samplers import build_sampler
 from recheck.models.backbones import build_backbone
 from recheck.study.published import load_published
 from support.project import ROOT
-from support.runs import make_run, packed_glyphs
-from support.studies import own_study, shipped
+from support.project.runs import make_run, packed_glyphs
+from support.project.studies import own_study, shipped
 
 ROWS = [f"{kind}_{network}" for kind in ("sph", "hyp") for network in ("deit", "dino", "vit")]
 # dataset → batch, images per class, epochs, shorter side in evaluation
@@ -112,7 +112,7 @@ def test_the_recipe_of_2025_stops_after_three_evaluations_without_improvement(tm
     data = FoldData(images, labels, roles, np.full(len(labels), ""))
     small = {
         **settings,
-        "model": {**settings["model"], "backbone": {"name": "support.small_net:SmallNet", "weights": "none"}},
+        "model": {**settings["model"], "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"}},
         "transforms": {"train": [], "eval": []},
         "sampler": {**settings["sampler"], "batch": 8, "batches": 1},
         "optimisers": {"backbone": {"class": "SGD", "lr": 0.0}},

@@ -7,7 +7,7 @@ import pytest
 from recheck.errors import UserError
 from recheck.study import grid
 from recheck.study.search import Search
-from support.studies import TEXT, own_study, shipped
+from support.project.studies import TEXT, own_study, shipped
 
 TUNING = "tuning: {sampler: tpe, rounds: 3, trials: 4}\n"
 GRID = TUNING.replace("tpe", "grid")
@@ -15,7 +15,7 @@ MARGIN = "loss.margin: {low: 0.01, high: 1, log: true}"
 
 
 def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chosen):
-    """The study of ``support.studies`` with a search of one row; ``header`` is its `tuning`."""
+    """The study of ``support.project.studies`` with a search of one row; ``header`` is its `tuning`."""
     line = {"triplet": "TripletMarginLoss, margin: 0.1}\n", "untrained": "schedule: {epochs: 0}\n"}[row]
     changed = text.replace(line, f"{line}    space: {{{space}}}\n", 1)
     assert changed != text

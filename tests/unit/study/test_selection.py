@@ -7,7 +7,7 @@ import pytest
 from recheck.study.catalogue import Catalogue
 from recheck.study.compose import Files
 from recheck.study.selection import LONGEST, Selection
-from support.studies import FILES, TEXT, weights_of
+from support.project.studies import FILES, TEXT, weights_of
 
 VARIANTS = TEXT + "variants: {code: {methods: {triplet: {loss: {margin: 0.3}}}}}\n"
 

@@ -2,7 +2,7 @@
 
 from recheck.study.compose import compose
 from recheck.study.summary import described
-from support.studies import FILES, own_study, shipped
+from support.project.studies import FILES, own_study, shipped
 
 MINE = "base: quickstart\nkeep: [triplet, arcface]\ndatasets: {cub200: }\n"
 

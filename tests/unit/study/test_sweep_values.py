@@ -1,7 +1,7 @@
 """Sweeps over any value: labels as written, row names that are valid and unique."""
 
 from recheck.study.sweep import places, row_name
-from support.studies import own_study
+from support.project.studies import own_study
 
 TEXT = "base: quickstart\ntitle: Mine\nsweep: {label: Setting, methods: [triplet], values: VALUES}\n"
 NUMBERS = "{0.05: {loss: {margin: 0.05}}, 1e-4: {loss: {margin: 1e-4}}, 10: }"

@@ -8,7 +8,7 @@ from recheck.study import facts
 from recheck.study.published import load_published, quoted
 from recheck.study.verdict_rule import verdict_rule
 from support.project import ROOT
-from support.studies import TEXT, own_study, shipped
+from support.project.studies import TEXT, own_study, shipped
 
 
 def test_defaults_and_settings_by_metric():

@@ -10,9 +10,9 @@ from recheck.errors import UserError
 from recheck.methods.forward import InTurns, Recomputed, Single
 from recheck.methods.losses import build_loss, build_miner, compute_loss
 from recheck.models.embedding import EmbeddingModel
-from support.fidelity import compares
-from support.runs import CONFIGURATION, make_run, packed_glyphs, with_
-from support.studies import shipped
+from support.golden.fidelity import compares
+from support.project.runs import CONFIGURATION, make_run, packed_glyphs, with_
+from support.project.studies import shipped
 
 RATE = 0.5
 PLAIN = {name: {"class": "SGD", "lr": RATE} for name in ("backbone", "head", "loss")}
@@ -74,7 +74,7 @@ def test_clipping_refuses_kept_gradients(data, tmp_path):
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
 def test_a_chunk_is_computed_again_in_the_same_precision(precision):
     """The backward pass is outside of autocast; the chunks that it computes again are not."""
-    spec = {**CONFIGURATION["model"], "backbone": {"name": "support.small_net:SmallNet", "weights": "none"}}
+    spec = {**CONFIGURATION["model"], "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"}}
     images = torch.randint(0, 256, (12, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     gradients = []
     for forward in (InTurns(3), Recomputed(3)):
@@ -121,7 +121,7 @@ def test_cached_gradients_equal_one_pass(name, parts):
     loss_spec, miner_spec = PAIRS[name]
     spec = {
         **CONFIGURATION["model"],
-        "backbone": {"name": "support.small_net:SmallNet", "weights": "none"},
+        "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"},
         "batch_norm": "frozen",
     }
     images = torch.randint(0, 256, (12, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

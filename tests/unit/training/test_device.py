@@ -13,7 +13,7 @@ from recheck.errors import UserError
 from recheck.training.device import asks_for_gpu, reserve_device
 from recheck.training.usable import DRIVERS
 from support.project import ROOT
-from support.runs import make_run, packed_glyphs
+from support.project.runs import make_run, packed_glyphs
 from support.services.gpus import listed, pretend_gpus
 
 

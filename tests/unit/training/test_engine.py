@@ -19,9 +19,9 @@ from recheck.training.checkpoint import StateFile, _Hashed
 from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted, StopRequest
 from support.faults.crashes import KILLED, crash, forked
-from support.hang import children_end
-from support.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
-from support.small_net import SmallNet
+from support.project.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
+from support.project.small_net import SmallNet
+from support.suite.hang import children_end
 
 pytestmark = pytest.mark.slow
 

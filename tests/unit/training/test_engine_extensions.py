@@ -25,7 +25,7 @@ from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
 from recheck.training.loading import embed
 from support.datasets.glyphs import make_glyphs
-from support.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
+from support.project.runs import CONFIGURATION, CPU, StopAfter, make_run, packed_glyphs, same, with_
 
 pytestmark = pytest.mark.slow
 
@@ -416,7 +416,7 @@ def test_in_turns_computes_batch_norm_statistics_per_chunk():
     torch.manual_seed(0)
     images = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
     model = EmbeddingModel(
-        {**CONFIGURATION["model"], "backbone": {"name": "support.small_net:SmallNet", "weights": "none"}}
+        {**CONFIGURATION["model"], "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"}}
     )
     model.train()
     expected = torch.cat([model(images[:4]), model(images[4:])])

@@ -13,9 +13,9 @@ import pytest
 from recheck.errors import UserError
 from recheck.training import gpus
 from support.faults.crashes import forked
-from support.hang import HANG_SECONDS
 from support.project import SCRIPTS
 from support.services.gpus import listed, pretend_gpus
+from support.suite.hang import HANG_SECONDS
 
 pytestmark = pytest.mark.slow
 

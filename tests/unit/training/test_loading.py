@@ -11,7 +11,7 @@ import torch
 from recheck.errors import UserError
 from recheck.training.device import autocast
 from recheck.training.loading import Batches, Loading, Task, embed, loader_processes
-from support.hang import children_end
+from support.suite.hang import children_end
 
 CPU = torch.device("cpu")
 STOP = {signal.SIGTERM, signal.SIGINT}

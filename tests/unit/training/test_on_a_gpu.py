@@ -1,4 +1,4 @@
-"""Every row of every study trains, stops, resumes and is evaluated on a simulated GPU (support.simulated_gpu).
+"""Every row of every study trains, stops, resumes and is evaluated on a simulated GPU (support.services.simulated_gpu).
 
 Nothing may mix devices, need an operation without a deterministic kernel that is not listed, or make the host wait for
 the GPU more often than tests/golden/gpu_counts.csv says. ``make gpu`` writes that table.
@@ -11,7 +11,7 @@ from torch import nn
 from recheck.models.embedding import EmbeddingModel
 from recheck.training.interrupt import Interrupted
 from recheck.training.tryout import try_row
-from support.gpu_counts import (
+from support.golden.gpu_counts import (
     ALLOWED,
     BACKBONES,
     EVALUATED,
@@ -28,8 +28,8 @@ from support.gpu_counts import (
     read_table,
     shortened,
 )
-from support.runs import CONFIGURATION, StopAfter
-from support.simulated_gpu import SimulatedGPU
+from support.project.runs import CONFIGURATION, StopAfter
+from support.services.simulated_gpu import SimulatedGPU
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from recheck.study.compose import compose
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
 from recheck.training.loading import embed
-from support.runs import packed_glyphs
-from support.studies import FILES, own_study, shipped
+from support.project.runs import packed_glyphs
+from support.project.studies import FILES, own_study, shipped
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ TINY = [name for name in FILES.studies if name.endswith(("_tiny", "_faults")) or
 UNBIASED = {
     row.name: compose("unbiased", FILES)["methods"][row.name]["method"] for row in shipped("unbiased").rows.values()
 }
-SMALL = {"name": "support.small_net:SmallNet", "weights": "none"}
+SMALL = {"name": "support.project.small_net:SmallNet", "weights": "none"}
 # Pixels scaled twice are all almost 0, so random weights give every image the same embedding.
 FAULTS = {"scaled_twice": ["constant_loss"]}
 # evaluated before the first step and after the last one

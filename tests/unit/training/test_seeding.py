@@ -8,7 +8,7 @@ import torch
 
 from recheck.methods.mxnet_adam import MXNetAdam
 from recheck.training.seeding import derive, make_deterministic, random_state, restore_random_state, seed_everything
-from support.small_net import SmallNet
+from support.project.small_net import SmallNet
 
 
 def test_streams_differ_and_repeat():

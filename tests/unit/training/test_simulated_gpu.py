@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from support.simulated_gpu import MixedDevices, SimulatedGPU
+from support.services.simulated_gpu import MixedDevices, SimulatedGPU
 
 HERE = "tests/unit/training/test_simulated_gpu.py"
 

@@ -12,8 +12,8 @@ from recheck.errors import UserError
 from recheck.models.embedding import EmbeddingModel, load_model, save_model
 from recheck.training.compiled import compiled
 from recheck.training.device import autocast
-from support.runs import CONFIGURATION, CPU, make_run, packed_glyphs, with_
-from support.unavailable import unavailable
+from support.project.runs import CONFIGURATION, CPU, make_run, packed_glyphs, with_
+from support.suite.unavailable import unavailable
 
 PLAIN = {**CONFIGURATION["model"]["backbone"], "options": {}}
 MODEL = {**CONFIGURATION["model"], "backbone": PLAIN}

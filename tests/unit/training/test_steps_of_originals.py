@@ -6,7 +6,7 @@ import torch
 
 from recheck.data.fold import FoldData
 from recheck.training.interrupt import Interrupted
-from support.runs import CONFIGURATION, StopAfter, make_run, packed_glyphs, same, with_
+from support.project.runs import CONFIGURATION, StopAfter, make_run, packed_glyphs, same, with_
 
 SCHEDULE = {"epochs": 3, "steps_per_epoch": 3, "evaluate_every": 3}
 SELECTION = {"role": "test", "metric": "R@1"}

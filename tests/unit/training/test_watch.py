@@ -12,7 +12,7 @@ from recheck.data.fold import FoldData
 from recheck.models.embedding import EmbeddingModel
 from recheck.training.interrupt import Interrupted
 from recheck.training.watch import Watch, needs_pairs, random_frozen_batch_norm
-from support.runs import CONFIGURATION, StopAfter, make_run, packed_glyphs, with_
+from support.project.runs import CONFIGURATION, StopAfter, make_run, packed_glyphs, with_
 
 SANE = [0, 0, 1, 1]
 

@@ -9,8 +9,8 @@ Finding = dict[str, str]
 MARK = "⚠"
 # Check → what it found, in a sentence that is true of every run with this finding.
 CHECKS = {
-    "no_negative_pairs": "half of the batches or more had images of only one class",
-    "no_positive_pairs": "half of the batches or more had no two images of one class",
+    "no_negative_pairs": "at least half of the batches had images of only one class",
+    "no_positive_pairs": "at least half of the batches had no two images of one class",
     "zero_loss": "the loss was exactly 0 in every step",
     "constant_loss": "the loss was the same in every step",
     "zero_gradient": "weights that should be trained received no gradient",

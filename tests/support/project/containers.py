@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILES = {"dockerfile": "Dockerfile", "apptainer": "apptainer.def"}
 # conda-forge's CUDA build of PyTorch can otherwise be installed only where a GPU is (docs/conda.md).
 CUDA = "CONDA_OVERRIDE_CUDA=13.0"

@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten = torch.ops.aten
 DEVICE = torch.device("cuda", 0)
 META = torch.device("meta")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 INSTALLED = "/site-packages"
 
 # Operations after which the host knows a value or a size that the GPU has computed, and how often they wait.

@@ -8,7 +8,10 @@ from recheck.api.model import load
 from recheck.files import sha256, write_json
 from recheck.models.embedding import EmbeddingModel, save_model
 
-SPEC = {"backbone": {"name": "support.small_net:SmallNet", "weights": "none"}, "head": {"class": "Linear", "dim": 16}}
+SPEC = {
+    "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"},
+    "head": {"class": "Linear", "dim": 16},
+}
 DATA = {"split": "a", "pixels": "b"}
 RESIZE = {"shorter": 30}
 EVAL = [{"resize": {"exact": [28, 32]}}, {"center_crop": {"size": 26}}]

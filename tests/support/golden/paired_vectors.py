@@ -1,6 +1,6 @@
 """Comparisons that Python and JavaScript must compute with the same digits: writes tests/golden/paired.json.
 
-``PYTHONPATH=workflow/scripts python tests/support/paired_vectors.py``
+``PYTHONPATH=workflow/scripts python tests/support/golden/paired_vectors.py``
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 
 from recheck.statistics import paired
 
-FILE = Path(__file__).parents[1] / "golden" / "paired.json"
+FILE = Path(__file__).parents[2] / "golden" / "paired.json"
 # the last number of exact and the first number of random cases: 8 and 9 in the bootstrap, 13 and 14 in the test
 SEEDS = (0, 1, 2, 3, 5, 6, 8, 9, 13, 14)
 

@@ -18,7 +18,7 @@ from typing import Any
 from recheck.study.model import Study
 from recheck.study.yaml import read_yaml
 from support.project import ROOT
-from support.studies import FILES, shipped
+from support.project.studies import FILES, shipped
 
 CONTEXTUAL = ("contextual_224", "contextual_256", "contextual_released")
 PAGE = ROOT / "docs/fidelity.md"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.hang import HANG_SECONDS
-from support.unavailable import unavailable
+from support.suite.hang import HANG_SECONDS
+from support.suite.unavailable import unavailable
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

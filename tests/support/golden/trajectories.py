@@ -22,9 +22,9 @@ from recheck.models.backbones import IMAGENET_MEAN, IMAGENET_STD
 from recheck.names import watched_metrics
 from recheck.training.checkpoint import StateFile
 from recheck.training.engine import Run
-from support import recipe
-from support.runs import CPU
-from support.studies import shipped
+from support.golden import recipe
+from support.project.runs import CPU
+from support.project.studies import shipped
 
 # Names in files → current names, for studies, datasets, rows and variants that were renamed since.
 RENAMED: dict[str, str] = {}

@@ -16,7 +16,7 @@ from support.datasets.glyphs import make_glyphs
 CPU = torch.device("cpu")
 CONFIGURATION = {
     "model": {
-        "backbone": {"name": "support.small_net:SmallNet", "weights": "none", "options": {"dropout": 0.3}},
+        "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none", "options": {"dropout": 0.3}},
         "head": {"class": "Linear", "dim": 16},
         "batch_norm": "trained",
     },

@@ -25,13 +25,13 @@ from recheck.training.engine import Run
 from recheck.training.interrupt import Interrupted
 from recheck.training.loading import Loading
 from support.project import ROOT
-from support.runs import StopAfter
-from support.simulated_gpu import Counts, SimulatedGPU
-from support.studies import FILES, shipped
+from support.project.runs import StopAfter
+from support.project.studies import FILES, shipped
+from support.services.simulated_gpu import Counts, SimulatedGPU
 
 TABLE = ROOT / "tests" / "golden" / "gpu_counts.csv"
 COLUMNS = ("row", "loss", "miner", "syncs", "launches")
-SMALL = {"name": "support.small_net:SmallNet", "weights": "none"}
+SMALL = {"name": "support.project.small_net:SmallNet", "weights": "none"}
 SHORT = {"steps_per_epoch": 2, "evaluate_every": 1, "patience": None}
 SIZE = 12
 CLASSES, PER_CLASS = 90, 6

@@ -18,7 +18,7 @@ import yaml
 from support.datasets.glyphs import make_glyphs
 from support.services import forks
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "workflow" / "scripts"
 PACKAGE = "workflow/scripts/recheck/"
 PARTS = ("Snakefile", "config", "envs", "profiles", "slurm", "workflow", "resources/published")

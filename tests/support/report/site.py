@@ -2,7 +2,7 @@
 
 from recheck.files import write_json
 from recheck.report.site.collect import Site
-from support.report_facts import facts
+from support.report.facts import facts
 
 BIBTEX = "@article{key%d,\n  title = {Paper %d},\n  author = {A. Author},\n  year = {2020}\n}\n"
 DATASETS = {"birds": "Birds (Caltech)", "cars": "Cars"}

@@ -1,7 +1,7 @@
 """The manual's example of a search, small enough for tests."""
 
-from support import pages
 from support.project import Project
+from support.report import pages
 
 ROWS = ("triplet", "soft_margin")
 SEARCH = "results/my_study/glyphs/soft_margin"

@@ -1,0 +1,1 @@
+"""Facts, pages and sites for tests of reports and of the manual."""
