@@ -35,7 +35,7 @@ def test_the_study_skips_steps_in_float16(quiet, tmp_path):
     """The kills above hit a gradient scaler that several optimisers share, before and after its first step."""
     record = json.loads((quiet.folder / "results/letters/glyphs/proxy_1/seed0/fold0/run.json").read_text())
     settings = record["configuration"]
-    settings["model"]["backbone"]["name"] = f"support.{settings['model']['backbone']['name']}"
+    settings["model"]["backbone"]["name"] = f"support.project.{settings['model']['backbone']['name']}"
     dataset = quiet.folder / "resources/datasets/glyphs"
     (pack,) = dataset.glob("packed/*")
     data = FoldData.load(dataset / "images.csv", quiet.folder / "results/letters/glyphs/split.json", pack, 0)

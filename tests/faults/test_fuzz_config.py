@@ -190,7 +190,7 @@ def test_any_text(folder, record_property):
     ],
 )
 def test_mistakes_are_reported_before_the_first_job(tmp_path, monkeypatch, old, new, sentence):
-    monkeypatch.chdir(ROOT / "tests/support")  # the study's network is small_net.py
+    monkeypatch.chdir(ROOT / "tests/support/project")  # the study's network is small_net.py
     assert old in small_study()
     with pytest.raises(UserError) as refused:
         own_study(tmp_path, small_study().replace(old, new, 1))

@@ -171,7 +171,8 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, keep):
             r"no config/weights/\*\.yaml has 'backbone: bn_incep",
         ),
         ({"name": "bn_inception", "options": {"width": 2}}, "takes no options, found width"),
-        ({"name": "nowhere:build"}, "Cannot import module 'nowhere'"),
+        ({"name": "nowhere:build"}, r"Cannot import module 'nowhere' .*: put nowhere\.py beside the Snakefile\.$"),
+        ({"name": "no.where:build"}, r"Cannot import module 'no' .*: put no/where\.py beside the Snakefile\.$"),
     ],
 )
 def test_unknown_backbones_and_weights_are_named(spec, sentence):

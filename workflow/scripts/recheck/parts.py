@@ -239,8 +239,9 @@ def load(name: str, what: str) -> Any:
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (missing == module_name or module_name.startswith(f"{missing}.")):
+            file = f"{module_name.replace('.', '/')}.py"
             raise UserError(
-                f"Cannot import module '{missing}' of {what} '{name}': put {missing}.py beside the Snakefile."
+                f"Cannot import module '{missing}' of {what} '{name}': put {file} beside the Snakefile."
             ) from None
         if message := explain(error):
             raise UserError(f"Cannot import {what} '{name}': {message}") from error
