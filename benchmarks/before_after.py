@@ -217,8 +217,9 @@ def _counted(by_commit: dict[str, dict[str, Any]]) -> list[str]:
         f"{both(before['states'], now['states'])}.",
         f"- Loader processes started in {before['loaded_epochs']} epochs, {before['workers']} at a time: "
         f"{both(before['processes'], now['processes'])}.",
-        "- `benchmarks/steps.py` measures fills, `compile` and `channels_last`. The section *Packs* measures encoded "
-        "packs. Only a GPU can show what `precision: tf32` and `gpu_share` gain ([gpu.md](gpu.md)).",
+        "- `benchmarks/steps.py` measures `compile`, `channels_last` and the filling of new tensors. The section "
+        "*Packs* measures encoded packs. Only a GPU can show what `precision: tf32` and `gpu_share` gain "
+        "([gpu.md](gpu.md)).",
     ]
 
 

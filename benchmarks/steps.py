@@ -96,7 +96,7 @@ def miner_and_facility_location(quick: bool) -> list[str]:
             loss(*on_gpu)
     return [
         f"- `DistanceWeightedMiner`, {images} images, 4 per class: {waits['ours']} waits per batch; the library's "
-        f"miner needs {waits['library']}, and {relation} times as long on the CPU. Both draw the same triplets.",
+        f"miner needs {waits['library']}, and takes {relation} times as long on the CPU. Both draw the same triplets.",
         f"- Facility location on the same batch: {counts.syncs.total()} waits for {images // 4} classes.",
     ]
 

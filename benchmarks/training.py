@@ -198,6 +198,8 @@ Batches of {BATCH}, one thread, {repeats} turns.
   the quickstart, or 32 × 32, as in most of the `_tiny` studies.
 - **Run.** One whole epoch without evaluation: checksums of the packed images, augmentation and events. An epoch of
   `mlrc` has 100 steps, one of the quickstart ten.
+- **Compared with.** *Batches in memory* are the same steps on batches that are ready before the clock starts.
+  *MetricLossOnly* is pytorch-metric-learning's trainer on the JPEG files, with torchvision's transforms.
 
 | network | pixels | steps | loader processes | images/s | ÷ batches in memory | ÷ MetricLossOnly on JPEG files |
 |---|---|---:|---:|---:|---:|---:|

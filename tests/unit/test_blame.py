@@ -283,6 +283,15 @@ def test_a_figure(write, body, sentence):
         all_figures((f"{name}:Mine",))
 
 
+@pytest.mark.parametrize(
+    ("text", "described"),
+    [("class Mine(dict): pass", "a class derived from dict"), ("def Mine(): pass", "a function")],
+)
+def test_something_that_is_no_figure(write, text, described):
+    with pytest.raises(UserError, match=rf"must be a class derived from recheck\..*\.Figure, found {described}: "):
+        all_figures((f"{write(text)}:Mine",))
+
+
 def test_errors_of_recheck_and_of_the_machine_are_not_blamed_on_the_user():
     """Only errors that pass through Recheck's own files are raised here."""
     with pytest.raises(TypeError), user_code("loss", ScaledLoss):

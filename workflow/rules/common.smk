@@ -147,7 +147,7 @@ def check_prefix():
         if workflow.modifier.modify_path(f"{folder}/x") != f"{folder}/x":
             raise UserError(
                 "The module statement that imports Recheck has 'prefix' or 'replace_prefix', which Recheck does not "
-                "support. Use 'pathvars' instead: results=…, resources=… and logs=…"
+                "support. Use 'pathvars' instead, for results, resources and logs."
             )
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import random
 import re
 import resource
 import shutil
@@ -26,7 +27,8 @@ from support.faults.crashes import KILLED, crash
 from support.project import SCRIPTS
 from support.suite.hang import HANG_SECONDS
 
-TREE = {"set/1/a.jpg": b"a" * 700, "set/1/b.jpg": b"", "set/2/a.jpg": os.urandom(3000), "set/list.txt": b"x\n"}
+NOISE = random.Random(0).randbytes(3000)
+TREE = {"set/1/a.jpg": b"a" * 700, "set/1/b.jpg": b"", "set/2/a.jpg": NOISE, "set/list.txt": b"x\n"}
 
 
 def tar_member(name, data=b"", kind=tarfile.REGTYPE, target=""):
@@ -169,7 +171,11 @@ ZIP = [
 ]
 
 
-def refused(tmp_path, archive, member, why, advice="delete the archive and get it from a source you trust"):
+TRUST = "delete the archive and get it from a source you trust"
+OTHER_DISK = "choose a folder on another disk (config key 'pathvars'), or use another archive"
+
+
+def refused(tmp_path, archive, member, why, advice=TRUST):
     """The message names archive and member, and only the archive is left."""
     with pytest.raises(UserError) as raised:
         extract(tmp_path, archive)
@@ -185,7 +191,7 @@ def refused(tmp_path, archive, member, why, advice="delete the archive and get i
 def test_a_hostile_tar(tmp_path, member, why, compression):
     files = [tar_member(name, data) for name, data in TREE.items()]
     archive = tar(tmp_path / "a.tar", *files, member, tar_member("after", b""), compression=compression)
-    refused(tmp_path, archive, member[0].name, why)
+    refused(tmp_path, archive, member[0].name, why, OTHER_DISK if "this disk" in why else TRUST)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -193,7 +199,7 @@ def test_a_hostile_tar(tmp_path, member, why, compression):
 def test_a_hostile_zip(tmp_path, member, why):
     files = [zip_member(name, data) for name, data in TREE.items()]
     archive = zipped(tmp_path / "a.zip", *files, member, zip_member("after", b""))
-    refused(tmp_path, archive, member[0].orig_filename, why)
+    refused(tmp_path, archive, member[0].orig_filename, why, OTHER_DISK if "this disk" in why else TRUST)
 
 
 def test_links_become_the_files_they_point_to(tmp_path):
@@ -268,9 +274,7 @@ def test_the_number_of_members_is_limited(tmp_path, make, monkeypatch):
     monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
     member = tar_member if make is tar else zip_member
     archive = make(tmp_path / "a", *[member(f"{number}") for number in range(4)])
-    with pytest.raises(
-        UserError, match=r"a was not unpacked, because it.* exceeds the limit of 3 members per archive: "
-    ):
+    with pytest.raises(UserError, match="a was not unpacked, because it has more than 3 members: delete the archive"):
         extract(tmp_path, archive)
     assert left_in(tmp_path) == ["a"]
     monkeypatch.setattr(archives, "MOST_MEMBERS", 4)
@@ -418,7 +422,9 @@ def test_a_negative_size(tmp_path, kind):
 def test_the_length_of_all_names_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "LONGEST_NAMES", 100)
     archive = tar(tmp_path / "a.tgz", tar_member("x" * 60), tar_member("y", b"", tarfile.LNKTYPE, "x" * 60))
-    refused(tmp_path, archive, "y", "exceeds the limit of 100 characters for all names together")
+    with pytest.raises(UserError, match=r"because its members' names have more than 100 characters together: "):
+        extract(tmp_path, archive)
+    assert left_in(tmp_path) == ["a.tgz"]
 
 
 def test_a_long_name_in_an_extended_header(tmp_path):
@@ -651,7 +657,7 @@ def test_a_full_disk(tmp_path):
 
 def test_too_little_space_is_reported_before_unpacking(tmp_path):
     archive = tar(tmp_path / "a.tar", tar_member("1", b"1"), compression="")
-    os.truncate(archive, 2 * shutil.disk_usage(tmp_path).free)  # a sparse file, which takes no space
+    os.truncate(archive, shutil.disk_usage(tmp_path).total)  # a sparse file, which takes no space
     with pytest.raises(UserError, match=r"Unpacking a\.tar needs .* MB in .*, but only .* MB are free: free"):
         extract(tmp_path, archive)
     assert left_in(tmp_path) == ["a.tar"]

@@ -63,7 +63,7 @@ def test_methods_are_named_with_their_average_ranks(tmp_path):
 def test_a_method_without_a_value_on_every_dataset_is_named_but_not_ranked(tmp_path):
     figure = drawn(study(missing=[("cosface", "cars")]), tmp_path)
     shown = texts(figure.axes[0])
-    assert "not ranked, because a value is missing on at least one dataset: Cosface" in shown
+    assert "not ranked, because a value is missing for at least one dataset: Cosface" in shown
     assert "Margin  2.00" in shown and "3.00  Triplet" in shown
 
 
@@ -155,7 +155,7 @@ def test_seeds_of_one_dataset_are_ranked_like_datasets(tmp_path):
     assert figure.axes[0].get_title().startswith("MAP@R, ") and "3 seeds, Friedman" in figure.axes[0].get_title()
     shown = texts(figure.axes[0])
     assert {"Arcface  1.33", "Cosface  1.67", "3.00  Margin"} <= set(shown)
-    assert "not ranked, because a value is missing on at least one seed: Triplet" in shown
+    assert "not ranked, because a value is missing for at least one seed: Triplet" in shown
 
 
 @pytest.mark.parametrize(("seeds", "applies"), [(1, False), (2, False), (3, True)])

@@ -42,7 +42,7 @@ def study(folder, space=MARGIN, header=TUNING, row="triplet", text=TEXT, **chose
             TUNING,
             r"space\.loss\.margin\.values' must have at least 2 values, found \[1\]",
         ),
-        ("loss.margin: {values: [1, 1.0]}", TUNING, r"values' must not have a value twice, found \[1, 1\.0\]"),
+        ("loss.margin: {values: [1, 1.0]}", TUNING, r"values' must not list a value twice, found \[1, 1\.0\]"),
         ("members: {low: 1, high: 3, integer: true}", TUNING, r"'space' cannot change 'members'"),
         ("loss.margin: {low: 0.5, high: 2, integer: true}", TUNING, r"must be whole numbers, found 0\.5 and 2"),
         ("loss.margin: {values: [0.1, wide, 0.2]}", TUNING, r"several types, found \[0\.1, 'wide', 0\.2\]\. Use only"),
@@ -94,7 +94,7 @@ def test_rows_that_are_not_trained_and_searches_without_rows_are_refused(tmp_pat
 @pytest.mark.parametrize(
     ("new", "sentence"),
     [
-        ("role: test", "only validation images may"),
+        ("role: test", "only validation images may decide, but 'selection.role' is 'test'"),
         ("role: val\n    watch: {test: [P@1]}", r"'selection\.watch' names 'test'"),
     ],
 )

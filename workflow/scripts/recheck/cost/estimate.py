@@ -16,7 +16,7 @@ ASPECT = 4 / 3
 STATES = 2
 """Numbers that an optimiser keeps per weight, as Adam and RMSprop with momentum do."""
 PROGRAM_BYTES = GIB // 2
-"""Memory that CUDA and its libraries take at least on a GPU, and Python and its libraries on a CPU."""
+"""Least memory of the program itself: CUDA and its libraries on a GPU, Python and its libraries on a CPU."""
 WEIGHT_BYTES = {"float64": 8}
 ACTIVATION_SHARE = {"float64": 2.0, "float16": 0.5, "bfloat16": 0.5}
 """Memory of saved activations relative to float32."""

@@ -17,9 +17,9 @@ SAFETY = 3
 """A limit is this many times the estimated time, plus ``START`` minutes for training or ``EMBEDDING`` for embedding."""
 START = 30
 LONGEST, UNKNOWN, EMBEDDING = 1440, 1440, 20
-"""Minutes: the longest limit of all, the limit of a training with unknown cost, the shortest limit of embedding."""
+"""Minutes: the longest limit of all, the limit of a training job of unknown cost, the shortest limit of embedding."""
 BASE_MB, UNKNOWN_MB, CACHED_MB = 3500, 8000, 4000
-"""Memory of Python, torch and CUDA, memory of a run with unknown cost, and the part of a pack that is worth caching."""
+"""Megabytes: for Python, torch and CUDA; for a run of unknown cost; and the most of a pack that is worth caching."""
 LOADERS, QUEUED = 8, 2
 """Loader processes, and batches that each of them prepares."""
 

@@ -132,7 +132,7 @@ def evaluations(schedule: Mapping[str, Any], epochs: int) -> int:
 
 
 def fewest_epochs(schedule: Mapping[str, Any], selection: Mapping[str, Any]) -> int:
-    """Epochs of a run that never gets better than at its start."""
+    """Epochs of a run that never improves."""
     patience, every = schedule.get("patience"), schedule["evaluate_every"]
     if patience is None or selection.get("role") is None or selection.get("what") == "members":
         return schedule["epochs"]

@@ -41,6 +41,7 @@ MOST_MEMBERS = 1_000_000
 LONGEST_NAMES = 256 << 20
 """Maximum number of characters in all names and link targets together, which are kept in memory."""
 LONGEST_LINK = 4096
+OTHER_DISK = "choose a folder on another disk (config key 'pathvars'), or use another archive"
 SHOW_EVERY = 1000
 """Members between two updates of the progress bar."""
 DAMAGE = (
@@ -154,9 +155,9 @@ class _Writer:
         self.members += 1
         self.names += len(name) + len(target)
         if self.names > LONGEST_NAMES:
-            self.refuse(name, f"exceeds the limit of {LONGEST_NAMES:,} characters for all names together")
+            raise _too_large(self.archive, f"its members' names have more than {LONGEST_NAMES:,} characters together")
         if self.members > MOST_MEMBERS:
-            self.refuse(name, f"exceeds the limit of {MOST_MEMBERS:,} members per archive")
+            raise _too_large(self.archive, f"it has more than {MOST_MEMBERS:,} members")
 
     def folder(self, name: str) -> None:
         self.count(name)
@@ -190,11 +191,11 @@ class _Writer:
         try:
             yield
         except FileExistsError:
-            self.refuse(name, "clashes with another member, because this disk ignores case")
+            self.refuse(name, "clashes with another member, because this disk ignores case", OTHER_DISK)
         except OSError as error:
             if error.errno not in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
                 raise
-            self.refuse(name, f"has a name that this disk cannot store ({os.strerror(error.errno)})")
+            self.refuse(name, f"has a name that this disk cannot store ({os.strerror(error.errno)})", OTHER_DISK)
 
     def room_for(self, name: str, size: int) -> None:
         if self.bytes + size > self.most:
@@ -312,16 +313,18 @@ def _unpack_tar_member(member: tarfile.TarInfo, content: IO[bytes] | None, write
         writer.file(name, member.size, content)
 
 
+def _too_large(archive: Path, why: str) -> UserError:
+    advice = "delete the archive, or split it into several if you trust it"
+    return UserError(f"{archive} was not unpacked, because {why}: {advice}.")
+
+
 @contextlib.contextmanager
 def _damage(archive: Path) -> Iterator[None]:
     """Turn any exception that means "broken archive" into one UserError."""
     try:
         yield
     except zips.TooManyMembers:
-        raise UserError(
-            f"{archive} was not unpacked, because it exceeds the limit of {MOST_MEMBERS:,} members per archive: "
-            "split it into several archives."
-        ) from None
+        raise _too_large(archive, f"it has more than {MOST_MEMBERS:,} members") from None
     except DAMAGE as error:
         problem = error
     except OSError as error:

@@ -111,9 +111,12 @@ def check(table: pd.DataFrame, expected: dict, name: str | Path, remedy: str = R
     if table.empty:
         raise UserError(f"{name} has no images: {remedy}.")
     if not pd.api.types.is_integer_dtype(table["label"]):
-        raise UserError(f"{name} has labels that are not whole numbers: {remedy}.")
-    if table["path"].isna().any() or (table["path"].astype(str) == "").any():
-        raise UserError(f"{name} has a row without a path: {remedy}.")
+        raise UserError(
+            f"{name} has labels that are not whole numbers (their type is {table['label'].dtype}): {remedy}."
+        )
+    pathless = table["path"].isna() | (table["path"].astype(str) == "")
+    if pathless.any():
+        raise UserError(f"{name} has a row without a path (label {table['label'][pathless].iloc[0]}): {remedy}.")
     repeated = table["path"][table["path"].duplicated()]
     if len(repeated):
         raise UserError(f"{name} has duplicate paths ({len(repeated)}), such as '{repeated.iloc[0]}': {remedy}.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 2 << 30
-"""Bytes of memory that the process may use in addition to what this process already uses."""
+"""Bytes of memory that the new process may use in addition to those that it inherits."""
 
 
 class Crashed(Exception):

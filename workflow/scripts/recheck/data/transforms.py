@@ -326,7 +326,7 @@ def _is_number(value: Any) -> bool:
 
 def _whole(step: str, key: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"'{key}' of transform '{step}' must be a whole number of pixels, found {value!r}.")
+        raise UserError(f"'{key}' of transform '{step}' must be a whole number of at least 1 pixel, found {value!r}.")
     return value
 
 
@@ -335,7 +335,12 @@ def _pair(step: str, key: str, value: Any, whole: bool = False) -> list:
         isinstance(value, (list, tuple)) and len(value) == 2 and all(_is_number(item) and item > 0 for item in value)
     )
     if not valid or (not whole and value[0] > value[1]):
-        raise UserError(f"'{key}' of transform '{step}' must be two numbers above 0, e.g. [0.5, 1], found {value!r}.")
+        expected = (
+            "a height and a width in pixels, e.g. [256, 256]"
+            if whole
+            else "two numbers above 0, the smaller one first, e.g. [0.5, 1]"
+        )
+        raise UserError(f"'{key}' of transform '{step}' must be {expected}, found {value!r}.")
     return [_whole(step, key, item) for item in value] if whole else [float(item) for item in value]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from recheck.doctor.finding import Finding, note, ok, problem
 
 LEAST, LITTLE = 1_000_000_000, 20_000_000_000
-"""Free bytes: with less than the first even a small study stops, and less than the second is soon used up."""
+"""Free bytes: below the first, even a small study stops; below the second, the disk will soon be full."""
 FEWEST_FILES = 20_000
 """Files that can still be created: a benchmark dataset may have this many images."""
 WRITTEN, IMAGE, READS = 32 << 20, 150_000, 100

@@ -37,7 +37,9 @@ def convert_mlrc(spec: dict[str, Any], trunk: Path, embedder: Path) -> dict[str,
     what, head = f"{WHAT} '{embedder}'", _plain(embedder)
     for copy, name in TWICE.items():
         if copy in head and name in head and not torch.equal(head.pop(copy), head[name]):
-            raise UserError(f"{what}: tensors '{copy}' and '{name}' must be equal, but they differ: download it again.")
+            raise UserError(
+                f"{what}: tensors '{copy}' and '{name}' must be equal, but they differ: download the file again."
+            )
     for name in HEAD:
         if name not in head:
             raise UserError(

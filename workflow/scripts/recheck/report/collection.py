@@ -50,7 +50,8 @@ def _copied(source: Path, target: Path, patterns: Sequence[str]) -> list[Path]:
     for path in sorted(path for pattern in patterns for path in source.glob(pattern)):
         if path.stat().st_size > LARGEST:
             raise UserError(
-                f"{path} has {path.stat().st_size:,} bytes, but a collected file may have at most {LARGEST:,}."
+                f"{path} has {path.stat().st_size:,} bytes, but a collected file may have at most {LARGEST:,}: "
+                "delete it to collect the others without it."
             )
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -274,7 +274,8 @@ def _check_released(run: Run, named: bool, source: str) -> None:
     model = run.settings["model"]
     if released["layout"] == "mlrc" and model["head"]["class"] != "Linear":
         raise UserError(
-            f"{source}: 'model.head' must be '{{class: Linear, dim: …}}' for 'released' checkpoints of layout mlrc."
+            f"{source}: 'model.head' must be '{{class: Linear, dim: …}}' for 'released' checkpoints of layout mlrc, "
+            f"found the class '{model['head']['class']}'."
         )
     if released["layout"] != "contextual":
         return
@@ -286,7 +287,8 @@ def _check_released(run: Run, named: bool, source: str) -> None:
     ):
         raise UserError(
             f"{source}: 'released' checkpoints of layout contextual need the backbone resnet50, the head Linear or "
-            "LayerNormLinear, and the pooling Average or Max."
+            "LayerNormLinear, and the pooling Average or Max, found "
+            f"{model['backbone']['name']}, {model['head']['class']} and {pooling}."
         )
     if run.members > 1:
         raise UserError(
@@ -317,7 +319,10 @@ def _check_views(views: Sequence[str], run: Run, source: str) -> None:
     if not run.trained:
         return
     if BEST_ON_TEST in views and role != "test":
-        raise UserError(f"{source}: the view '{BEST_ON_TEST}' needs 'selection: {{role: test, metric: …}}'.")
+        raise UserError(
+            f"{source}: the view '{BEST_ON_TEST}' needs 'selection: {{role: test, metric: …}}', found "
+            f"{f'the role {role!r}' if role else 'no role'}."
+        )
     if LAST_EPOCH in views and role not in (None, "test"):
         raise UserError(
             f"{source}: the view '{LAST_EPOCH}' needs the last epoch, but 'selection.role' is '{role}'. Set it to "

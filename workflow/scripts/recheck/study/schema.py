@@ -143,7 +143,7 @@ def _sentence(error: ValidationError, file: str) -> str:
     if error.validator in _LENGTHS and not len(error.instance):
         return f"'{key}' must not be empty."
     if error.validator == "uniqueItems":
-        return f"'{key}' must not have a value twice, found {error.instance}."
+        return f"'{key}' must not list a value twice, found {error.instance}."
     if error.validator == "minItems":
         return f"'{key}' must have at least {error.validator_value} values, found {error.instance}."
     return f"'{key}': {error.message}."

@@ -137,9 +137,12 @@ def _check_objective(run: Run, source: str) -> None:
     selection = run.settings["selection"]
     seen = watched_metrics(selection)
     if selection.get("role") != "val" or selection.get("what") == "members":
+        key = "what" if selection.get("what") == "members" else "role"
+        actual = f"is {selection[key]!r}" if selection.get(key) else "is missing"
         raise UserError(
             f"{source}: a search needs 'selection: {{role: val, metric: …}}', because only validation images may "
-            "decide. Choose a split with validation images, such as class_disjoint_folds."
+            f"decide, but 'selection.{key}' {actual}. Correct it, and choose a split with validation images, such as "
+            "class_disjoint_folds."
         )
     if others := [role for role in seen if role not in ("train", "val")]:
         raise UserError(

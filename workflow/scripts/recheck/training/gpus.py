@@ -183,7 +183,7 @@ def _try_lock(path: Path, kind: int) -> int | None:
 
 
 def _holders(gpu: str) -> list[str]:
-    """The jobs that have last locked the GPU or its places, for people."""
+    """The jobs that last locked the GPU or its places, for people."""
     first = _lock_file(gpu)
     paths = [first, *sorted(first.parent.glob(f"{first.name}.*"))]
     return [text for path in paths if path.is_file() and (text := path.read_text(encoding="utf-8").strip())]

@@ -138,7 +138,11 @@ def source_of(figure: Figure) -> list[str]:
 
 def _check(cls: Any, spec: str, names: set[str]) -> None:
     if not isinstance(cls, type) or not issubclass(cls, Figure):
-        raise UserError(f"The figure '{spec}' must be a class derived from recheck.report.figures.Figure.")
+        bases = ", ".join(base.__name__ for base in cls.__bases__) if isinstance(cls, type) else ""
+        raise UserError(
+            f"The figure '{spec}' must be a class derived from recheck.report.figures.Figure, found "
+            f"{f'a class derived from {bases}' if bases else f'a {type(cls).__name__}'}: correct the name or the class."
+        )
     missing = [key for key in ("name", "title", "caption", "place", "needs") if not hasattr(cls, key)]
     if missing:
         them = "it" if len(missing) == 1 else "them"

@@ -48,7 +48,7 @@ def draw(
     complete = [(title, frame, frame.dropna(axis="columns")) for title, frame in panels]
     complete = [each for each in complete if each[2].shape[0] >= BLOCKS and each[2].shape[1] >= METHODS]
     if not complete:
-        return note(f"No average ranks: {METHODS} or more methods need a value on every {blocks}.", png, svg)
+        return note(f"No average ranks: {METHODS} or more methods need a value for every {blocks}.", png, svg)
     rankings = [(title, ranking(frame.to_numpy()), list(frame), list(all_rows)) for title, all_rows, frame in complete]
     heights = [_height(result) for _, result, _, _ in rankings]
     with styled() as plt:
@@ -64,7 +64,7 @@ def draw(
             _diagram(axis, result, labels, height)
             axis.set_title(f"{title}: {result.blocks} {blocks}s, {_test(result)}")
             if missing := [label for label in everything if label not in labels]:
-                text = f"not ranked, because a value is missing on at least one {blocks}: {', '.join(missing)}"
+                text = f"not ranked, because a value is missing for at least one {blocks}: {', '.join(missing)}"
                 axis.text(0, -0.01, text, transform=axis.transAxes, va="top", fontsize=SMALL, color=GREY, wrap=True)
         if published:
             figure.suptitle(PUBLISHED_ONLY)

@@ -116,7 +116,7 @@ class Differences(Figure):
     name, title, place = "differences", "Differences between methods", 52
     caption = (
         "Differences between methods on {dataset} in percentage points: the method of the row minus the method of the "
-        "column, which has the same number. Methods are paired by seed and fold, because they share both."
+        "column. Columns are numbered like the rows. Methods are paired by seed and fold, because they share both."
     )
     needs = ("evaluations",)
 

@@ -72,7 +72,8 @@ def draw(
 
     points = [point for point in points if point.seconds > 0 and math.isfinite(point.value)]
     if len(points) < 2:
-        return note("No cost against quality: two or more trained rows need a value and its CPU seconds.", png, svg)
+        sentence = "No cost against quality: two or more trained rows need a measured value and recorded CPU seconds."
+        return note(sentence, png, svg)
     families = list(dict.fromkeys(point.family for point in points))
     best = front(points)
     with styled() as plt:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The smallest number of methods for which a ranking is informative.
 FEWEST = 3
-# How many of the largest moves are emphasised, and the smallest move that may be.
+# How many of the largest moves are emphasised, and the smallest move that may be emphasised.
 EMPHASISED, SMALLEST_MOVE = 4, 2
 
 
