@@ -23,7 +23,7 @@ test: setup  ## check format and lint, then run all tests
 
 check: setup ## check format and lint, run the fast tests: under two minutes on two cores
 	$(MAKE) --no-print-directory lint
-	pytest tests/unit tests/golden -m 'not slow'
+	pytest tests/unit tests/golden tests/repository -m 'not slow'
 
 N ?= 10
 TESTS ?= tests/faults tests/workflow

@@ -4,8 +4,10 @@ import compileall
 import gc
 import logging
 import os
+import random
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -22,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from support.project import ROOT, SCRIPTS, Project
 from support.project.tuned import write_study
 from support.services import forks
+from support.services.servers import serving
 from support.suite import memory
 from support.suite.order import ordered
 from support.suite.unavailable import unavailable
@@ -34,6 +37,10 @@ def pytest_configure(config):
     # for all test processes, before they import NumPy: a second BLAS thread waits by spinning, which slows the others
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if "PYTEST_XDIST_WORKER" not in os.environ:
+        # jobs compute on the CPU and reach the servers of the tests, also on a machine with a GPU or behind a proxy
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        direct = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, direct))
         compileall.compile_dir(SCRIPTS / "recheck", quiet=1)  # projects copy it, and would each compile their copy
     if "TMPDIR" not in os.environ and memory.has_room(config.getoption("numprocesses", None) or 1):
         os.environ["TMPDIR"], tempfile.tempdir = memory.make_folder(), None
@@ -49,6 +56,17 @@ def pytest_configure(config):
     # no test may depend on how busy the machine is, or on chance
     settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("same")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Give each test the same random numbers, whatever ran before it in its process."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.default_generator.manual_seed(0)  # not those of GPUs: their seed is stored with a traceback
 
 
 def pytest_sessionfinish(exitstatus):
@@ -163,6 +181,21 @@ def fresh(tmp_path) -> Project:
 def unstarted(tmp_path_factory) -> Project:
     """A project, one per test process, in which no job ever runs; tests restore the files that they change."""
     return Project.create(tmp_path_factory.mktemp("unstarted") / "project")
+
+
+@pytest.fixture
+def server():
+    """A web server on this machine."""
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def closed():
+    """An address of this machine at which nothing listens. Its port stays taken, so that no other program listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """After a user's mistake: one message that names the file or key, and no incomplete file."""
 
 import hashlib
-import http.server
-import threading
 
 import pytest
 
@@ -211,28 +209,10 @@ def test_classes_that_cannot_be_split(fresh, classes, sentence):
     assert not fresh.path(SPLIT).exists()
 
 
-@pytest.fixture
-def server():
-    """A loopback server that gives every file the same few bytes."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(404 if "missing" in self.path else 200)
-            self.end_headers()
-            self.wfile.write(b"some bytes")
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}"
-        made.shutdown()
-
-
 @pytest.mark.parametrize(("name", "sentence"), [("missing", "404"), ("wrong", "expected sha256 " + "a" * 64)])
 def test_a_download_that_is_missing_or_corrupt(fresh, server, name, sentence):
-    entry = f"files:\n  - path: archive.bin\n    sha256: {'a' * 64}\n    from: [{{url: {server}/{name}}}]\n"
+    server.give("/wrong", b"some bytes")
+    entry = f"files:\n  - path: archive.bin\n    sha256: {'a' * 64}\n    from: [{{url: {server.url}/{name}}}]\n"
     fresh.write("config/datasets/glyphs.yaml", fresh.read("config/datasets/glyphs.yaml") + entry)
     output = fresh.fail("--cores", "1", PACK)
     assert sentence in output
@@ -241,8 +221,8 @@ def test_a_download_that_is_missing_or_corrupt(fresh, server, name, sentence):
 
 
 def test_a_file_that_changes_after_its_download_is_noticed(fresh, server):
-    good = hashlib.sha256(b"some bytes").hexdigest()
-    entry = f"files:\n  - path: archive.bin\n    sha256: {good}\n    from: [{{url: {server}/right}}]\n"
+    good, url = hashlib.sha256(b"some bytes").hexdigest(), server.give("/right", b"some bytes")
+    entry = f"files:\n  - path: archive.bin\n    sha256: {good}\n    from: [{{url: {url}}}]\n"
     fresh.write("config/datasets/glyphs.yaml", fresh.read("config/datasets/glyphs.yaml") + entry)
     target = "resources/datasets/glyphs/downloads/archive.bin"
     fresh.succeed("--cores", "1", "--", target)

@@ -3,17 +3,16 @@
 import io
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from support.faults.disks import private_mounts
 from support.project import SCRIPTS
-from support.services.servers import Answer, serving
+from support.services.servers import Answer
 from support.suite.hang import HANG_SECONDS
 
 DOWNLOAD = """
@@ -45,14 +44,8 @@ def on_a_megabyte(folder, code, *arguments):
     return done.stderr, [line.split()[1] for line in done.stdout.splitlines() if line.startswith("LEFT")]
 
 
-@pytest.fixture
-def server():
-    with serving() as running:
-        yield running
-
-
 def test_the_disk_is_full_while_downloading(tmp_path, server):
-    url = server.give("/file.bin", Answer(os.urandom(3_000_000), length=-1))
+    url = server.give("/file.bin", Answer(random.Random(0).randbytes(3_000_000), length=-1))
     file = {"path": "file.bin", "unverified": True, "from": [{"url": url}]}
     said, left = on_a_megabyte(tmp_path, DOWNLOAD, json.dumps(file))
     assert "the server sent more than the 1,038,090 bytes that are free on the disk: free some space" in said
@@ -61,7 +54,7 @@ def test_the_disk_is_full_while_downloading(tmp_path, server):
 
 
 def test_a_download_that_will_not_fit_is_not_begun(tmp_path, server):
-    url = server.give("/file.bin", os.urandom(3_000_000))
+    url = server.give("/file.bin", random.Random(0).randbytes(3_000_000))
     said, left = on_a_megabyte(
         tmp_path, DOWNLOAD, json.dumps({"path": "file.bin", "unverified": True, "from": [{"url": url}]})
     )

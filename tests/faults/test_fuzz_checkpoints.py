@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
@@ -26,7 +25,7 @@ from recheck.report import toy
 from recheck.training.checkpoint import StateFile
 from support.datasets import original_layouts
 from support.faults import hostile_pickles
-from support.faults.fuzz import MORE, Outcomes, answer, damaged, fuzz, only_below
+from support.faults.fuzz import MORE, Outcomes, answer, check_examples, damaged, only_below
 
 SPEC = {
     "backbone": {"name": "support.project.small_net:SmallNet", "weights": "none"},
@@ -47,19 +46,6 @@ def model(tmp_path_factory):
     return path
 
 
-def run(daily, strategy, record_property, check):
-    tried = []
-
-    @fuzz(daily)
-    @given(strategy)
-    def garbage(value):
-        tried.append(1)
-        check(value)
-
-    garbage()
-    record_property("tried", len(tried))
-
-
 def test_a_damaged_model_is_refused(model, tmp_path, record_property):
     """Cut, flipped or zeroed anywhere: in a tensor, a name, a shape, the metadata."""
     whole, path = model.read_bytes(), tmp_path / "model.safetensors"
@@ -72,7 +58,7 @@ def test_a_damaged_model_is_refused(model, tmp_path, record_property):
             assert f"{path} is damaged" in str(result) and "delete it and run again" in str(result)
 
     check(whole)
-    run(60, damaged(whole), record_property, check)
+    check_examples(60, damaged(whole), record_property, check)
 
 
 def test_every_flipped_byte_of_embeddings_is_detected(tmp_path, record_property):
@@ -191,7 +177,7 @@ def test_states_with_a_valid_hash_and_any_content(tmp_path, record_property):
             answer(file.load)
 
     objects = st.sampled_from([None, 1, [], {}, {"fingerprint": "a"}, {"state": 1}, "x"]).map(_saved)
-    run(60, st.one_of(damaged(buffer.getvalue()), st.binary(max_size=80), objects), record_property, check)
+    check_examples(60, st.one_of(damaged(buffer.getvalue()), st.binary(max_size=80), objects), record_property, check)
 
 
 def _saved(value) -> bytes:
@@ -214,7 +200,7 @@ def test_damaged_weights_files_give_an_error_or_tensors(tmp_path, suffix, record
         if not isinstance(result, UserError):
             assert all(isinstance(tensor, torch.Tensor) for tensor in result.values())
 
-    run(60, st.one_of(damaged(whole.read_bytes()), st.binary(max_size=100)), record_property, check)
+    check_examples(60, st.one_of(damaged(whole.read_bytes()), st.binary(max_size=100)), record_property, check)
 
 
 class Bomb:
@@ -346,7 +332,7 @@ def test_random_pickles_are_refused_or_harmless(tmp_path, record_property):
         with only_below(tmp_path):
             outcomes.add(str(body), lambda: read_tensors(path, "Weights"), harmless(exploded))
 
-    run(60, st.tuples(forms, st.lists(st.sampled_from(pieces), max_size=12)), lambda *counted: None, check)
+    check_examples(60, st.tuples(forms, st.lists(st.sampled_from(pieces), max_size=12)), lambda *counted: None, check)
     outcomes.record(record_property)
 
 
@@ -363,7 +349,7 @@ def test_damaged_modules_are_refused_or_harmless(tmp_path, legacy, record_proper
         with only_below(tmp_path):
             outcomes.add("damaged", lambda: read_tensors(path, "Weights"), harmless(exploded))
 
-    run(40, damaged((tmp_path / "whole.pt").read_bytes()), lambda *counted: None, check)
+    check_examples(40, damaged((tmp_path / "whole.pt").read_bytes()), lambda *counted: None, check)
     outcomes.record(record_property)
 
 

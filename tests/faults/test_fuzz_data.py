@@ -8,7 +8,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -24,7 +23,7 @@ from recheck.errors import UserError
 from recheck.files import sha256, write_json
 from recheck.training.record import data_hashes
 from support.datasets.glyphs import make_glyphs
-from support.faults.fuzz import answer, damaged, fuzz, only_below
+from support.faults.fuzz import answer, check_examples, damaged, only_below
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -44,20 +43,6 @@ def data(tmp_path_factory):
     return folder
 
 
-def run(daily, strategy, record_property, check):
-    """Check ``daily`` random examples and record their number."""
-    tried = []
-
-    @fuzz(daily)
-    @given(strategy)
-    def garbage(value):
-        tried.append(1)
-        check(value)
-
-    garbage()
-    record_property("tried", len(tried))
-
-
 def test_index(data, tmp_path, record_property):
     path, whole = tmp_path / "images.csv", (data / "images.csv").read_bytes()
     cells = st.sampled_from(["", "a", "0", "1.5", "-1", "9" * 30, '"', ",", "\n", "nan", "../x", "\0", "é"])
@@ -68,7 +53,7 @@ def test_index(data, tmp_path, record_property):
         answer(read_index, path)
         answer(parse_csv, {"name": "x", "csv": str(path)}, tmp_path, tmp_path)
 
-    run(80, st.one_of(damaged(whole), rows.map(str.encode), st.binary(max_size=200)), record_property, check)
+    check_examples(80, st.one_of(damaged(whole), rows.map(str.encode), st.binary(max_size=200)), record_property, check)
 
 
 def test_split(data, tmp_path, record_property):
@@ -89,7 +74,7 @@ def test_split(data, tmp_path, record_property):
         answer(FoldData.load, data / "images.csv", path, data / "packed", 0)
 
     values = st.one_of(damaged(whole), trees.map(json.dumps).map(str.encode), st.binary(max_size=100))
-    run(80, values, record_property, check)
+    check_examples(80, values, record_property, check)
 
 
 KEYS = ["folds", "sha256", "train", "val", "test", "scheme", "index_sha256", "classes"]
@@ -110,7 +95,7 @@ def test_images(data, tmp_path, kind, record_property):
             assert decode(path).shape == (*shape_of(path), 3)
             PackedImages(tmp_path / "packed").verify()
 
-    run(15, damaged(buffer.getvalue()), record_property, check)
+    check_examples(15, damaged(buffer.getvalue()), record_property, check)
 
 
 @pytest.mark.parametrize("kind", ["packed", "encoded"])
@@ -142,7 +127,7 @@ def test_packs(data, tmp_path, record_property, kind):
         check(("pack.json", about))
     files = st.sampled_from(sorted(whole))
     changed = files.flatmap(lambda name: st.tuples(st.just(name), damaged(whole[name])))
-    run(80, changed, record_property, check)
+    check_examples(80, changed, record_property, check)
 
 
 NAMES = [
@@ -212,7 +197,7 @@ def test_archives(tmp_path, make, record_property):
             shutil.rmtree(root)
 
     values = st.one_of(damaged(make(GOOD)), MEMBERS.map(make), st.binary(max_size=600))
-    run(60, values, record_property, check)
+    check_examples(60, values, record_property, check)
 
 
 def test_dropped_archives_of_checkpoints(tmp_path, record_property):
@@ -226,4 +211,4 @@ def test_dropped_archives_of_checkpoints(tmp_path, record_property):
         with only_below(tmp_path / "released", drop):
             answer(collect, {"layout": "mlrc"}, 4, tmp_path / "released", drop)
 
-    run(60, st.one_of(damaged(zip_of(good)), MEMBERS.map(zip_of)), record_property, check)
+    check_examples(60, st.one_of(damaged(zip_of(good)), MEMBERS.map(zip_of)), record_property, check)

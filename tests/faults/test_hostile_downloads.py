@@ -6,17 +6,15 @@ import shutil
 import pytest
 
 from recheck.data import download, patience
-from recheck.data.patience import Patience
 from recheck.data.sources import fetch
 from recheck.errors import UserError
 from support.faults import hostile_downloads
 from support.faults.fuzz import MORE, SEED, Outcomes, only_below
 from support.faults.hostile_downloads import DATA, WHOLE
-from support.services.servers import Answer, serving
-from support.suite.hang import HANG_SECONDS
+from support.services.servers import Answer, patient, serving
 
 DAILY = 60
-QUICK = Patience(waits=(0, 0), timeout=HANG_SECONDS, longest=0)
+QUICK = patient(waits=(0, 0), longest=0)
 
 
 def entry(known, *urls):

@@ -7,7 +7,7 @@ from support.services.gpus import listed, pretend_gpus
 from support.suite.hang import HANG_SECONDS
 
 
-def test_a_machine_with_faults(fresh, tmp_path, monkeypatch):
+def test_a_machine_with_faults(fresh, tmp_path, monkeypatch, closed):
     """A GPU with an old driver, a SLURM without the profile's partitions, and no network."""
     pretend_gpus(monkeypatch, tmp_path, *listed("GPU-aaaa"), driver="470.82.01")
     for name, limit in (("slurm", "SECONDS = 20"), ("devices", "SECONDS = 300")):
@@ -15,9 +15,9 @@ def test_a_machine_with_faults(fresh, tmp_path, monkeypatch):
     sinfo = tmp_path / "bin" / "sinfo"
     sinfo.write_text("#!/bin/sh\necho 'cpu*|up|infinite|(null)'\n", encoding="utf-8")
     sinfo.chmod(0o755)
-    for name in ("http_proxy", "https_proxy"):  # nothing listens there
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, closed)
+        monkeypatch.setenv(name.upper(), closed)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     output = fresh.fail("--cores", "1", "doctor")

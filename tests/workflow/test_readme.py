@@ -23,7 +23,7 @@ COMMANDS = [
     for line in block.text.splitlines()
     if line.strip()
 ]
-CHECK = "pytest tests/unit tests/golden -m 'not slow'"
+CHECK = "pytest tests/unit tests/golden tests/repository -m 'not slow'"
 SNAKEMAKE = [command for command in COMMANDS if command.startswith("snakemake") and "--report" not in command]
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import yaml
 from recheck.files import sha256
 from support.project import ROOT, small_study
 from support.services.slurm import MARK, Unable, cluster, remove_leftovers
-from support.suite.hang import HANG_SECONDS
+from support.suite.hang import HANG_SECONDS, wait_until
 from support.suite.unavailable import unavailable
 
 # Settings for this small cluster; all other settings come from the profile. Its GPUs are names that CUDA cannot use.
@@ -196,9 +195,9 @@ def test_metrics_never_hold_a_gpu():
 
 def id_once_it_waits(project, process, method):
     """SLURM's number of the job that trains a method, when its loss waits."""
-    while not project.path(f"events/{method}_waited").exists():
-        assert process.poll() is None, f"Snakemake ended before '{method}' trained:\n{process.communicate()[0]}"
-        time.sleep(0.2)
+    waited = project.path(f"events/{method}_waited")
+    assert wait_until(lambda: waited.exists() or process.poll() is not None, pause=0.2)
+    assert waited.exists(), f"Snakemake ended before '{method}' trained:\n{process.communicate()[0]}"
     (running,) = [job for job in submitted() if f"_{method}_" in job["comment"] and job["state"] == "RUNNING"]
     return running["id"]
 

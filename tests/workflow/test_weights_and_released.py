@@ -36,15 +36,15 @@ def weights_yaml(project, path, urls):
     )
 
 
-def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, tmp_path):
+def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, closed, tmp_path):
     torch.manual_seed(0)
     network = SmallNet()
     torch.save(network.state_dict(), tmp_path / "small_net.pth")
-    weights_yaml(fresh, tmp_path / "small_net.pth", ["http://127.0.0.1:9/gone"])
+    weights_yaml(fresh, tmp_path / "small_net.pth", [f"{closed}/gone"])
     fresh.edit("config/studies/letters.yaml", 'SmallNet", weights: none', 'SmallNet", weights: letters')
 
     output = fresh.fail("--cores", "2", MODEL)
-    assert "small_net.pth could not be downloaded (url http://127.0.0.1:9/gone: no answer" in output
+    assert f"small_net.pth could not be downloaded (url {closed}/gone: no answer" in output
     assert (
         ". Get it by hand: ask for small_net.pth on https://example.org. Put it into resources/drop/weights" in output
     )
@@ -52,7 +52,7 @@ def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, tmp_pa
 
     with serving() as server:
         url = server.give("/small_net.pth", (tmp_path / "small_net.pth").read_bytes())
-        weights_yaml(fresh, tmp_path / "small_net.pth", ["http://127.0.0.1:9/gone", url])
+        weights_yaml(fresh, tmp_path / "small_net.pth", [f"{closed}/gone", url])
         fresh.succeed("--cores", "2", MODEL)
     record = json.loads(fresh.read(MODEL.replace("model.safetensors", "run.json")))
     digest = hashlib.sha256((tmp_path / "small_net.pth").read_bytes()).hexdigest()
@@ -60,10 +60,10 @@ def test_weights_are_fetched_and_runs_depend_on_their_content_only(fresh, tmp_pa
     assert backbone["weights"] == "resources/weights/small_net.pth" and backbone["sha256"] == digest
     assert record["weights"] == {"file": "small_net.pth", "sha256": digest}
 
-    weights_yaml(fresh, tmp_path / "small_net.pth", ["http://127.0.0.1:9/another"])
+    weights_yaml(fresh, tmp_path / "small_net.pth", [f"{closed}/another"])
     assert fresh.planned(MODEL) == {}, "another mirror is not another run"
     torch.save(SmallNet().state_dict(), tmp_path / "small_net.pth")
-    weights_yaml(fresh, tmp_path / "small_net.pth", ["http://127.0.0.1:9/gone"])
+    weights_yaml(fresh, tmp_path / "small_net.pth", [f"{closed}/gone"])
     assert fresh.planned(MODEL) == {"fetch_weights": 1, "train": 1}
     shutil.copy(tmp_path / "small_net.pth", fresh.path("resources/drop/weights/renamed.pth"))
     fresh.succeed("--cores", "2", "resources/weights/small_net.pth")
@@ -169,7 +169,7 @@ def test_released_checkpoints_are_marked_in_the_table(released, tmp_path):
     released.succeed("--cores", "2", "results/letters/figures/glyphs_curves.png")
 
 
-def give_by_hand(project, name, tree, expected, lists=None):
+def give_by_hand(project, name, tree, expected, lists=None, closed=None):
     """A miniature of a benchmark in the drop folder, and its real YAML with the checksums of the miniature."""
     dataset = yaml.safe_load(project.read(f"config/datasets/{name}.yaml"))
     dataset["expected"] = expected
@@ -180,11 +180,11 @@ def give_by_hand(project, name, tree, expected, lists=None):
         entry |= {"sha256": hashlib.sha256(archive.read_bytes()).hexdigest(), "from": [{"manual": "ask"}]}
     for role, content in (lists or {}).items():
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        dataset["split_lists"][role] |= {"git_blob": blob, "from": [{"url": "http://127.0.0.1:9/gone"}]}
+        dataset["split_lists"][role] |= {"git_blob": blob, "from": [{"url": f"{closed}/gone"}]}
     project.write(f"config/datasets/{name}.yaml", yaml.safe_dump(dataset, sort_keys=False))
 
 
-def test_the_authors_contextual_checkpoints_and_their_split(tmp_path):
+def test_the_authors_contextual_checkpoints_and_their_split(tmp_path, closed):
     """Pickled networks in the original layout, on miniatures: with a generated split, then with the authors' lists."""
     project = Project.create(tmp_path / "project", classes=2, per_class=1).add_shipped_studies()
     # a fourth of the side is a sixteenth of the work for a ResNet-50
@@ -208,7 +208,7 @@ def test_the_authors_contextual_checkpoints_and_their_split(tmp_path):
         for role, members in chosen.items()
     }
     give_by_hand(project, "cub200", trees["cub200"], {"images": 12})
-    give_by_hand(project, "inat_mini", trees["inat_mini"], {"images": 15}, lists)
+    give_by_hand(project, "inat_mini", trees["inat_mini"], {"images": 15}, lists, closed)
     drop = "resources/drop/released/contextual_released/{}/hybrid_released/{}.pt"
     networks = {
         "cub200": original_layouts.contextual_network(True),

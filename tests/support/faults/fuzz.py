@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
@@ -36,6 +36,20 @@ def fuzz(daily: int) -> Callable:
         return chosen(seeded(SEED)(test) if MORE else test)
 
     return decorate
+
+
+def check_examples(daily: int, strategy: Any, record_property: Callable, check: Callable[[Any], None]) -> None:
+    """Check ``daily`` random examples and record their number."""
+    tried = []
+
+    @fuzz(daily)
+    @given(strategy)
+    def garbage(value):
+        tried.append(1)
+        check(value)
+
+    garbage()
+    record_property("tried", len(tried))
 
 
 @contextlib.contextmanager

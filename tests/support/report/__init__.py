@@ -1,1 +1,1 @@
-"""Facts, pages and sites for tests of reports and of the manual."""
+"""Facts, drawn figures, pages and sites for tests of reports and of the manual."""

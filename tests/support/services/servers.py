@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import re
 import ssl
 import sys
@@ -11,6 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from recheck.data.patience import Patience
+from support.suite.hang import HANG_SECONDS
+
+patient = functools.partial(Patience, timeout=HANG_SECONDS)
+"""The bounds of a download from a server of the tests, which may be slow because the machine is busy."""
 
 
 @dataclass

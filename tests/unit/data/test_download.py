@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import re
 import resource
 import select
@@ -22,21 +23,21 @@ from recheck.data.download import Patience, SourceFailed
 from recheck.data.sources import fetch
 from recheck.errors import UserError
 from support.project import SCRIPTS
-from support.services.servers import Answer, serving
-from support.suite.hang import HANG_SECONDS
+from support.services.servers import Answer, patient
+from support.suite.hang import HANG_SECONDS, wait_until
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
-QUICK = Patience(waits=(0.01, 0.02), timeout=HANG_SECONDS, longest=0.05)
-AT_ONCE = Patience(waits=(0,) * 6, timeout=HANG_SECONDS)
+QUICK = patient(waits=(0.01, 0.02), longest=0.05)
+AT_ONCE = patient(waits=(0,) * 6)
 PAGE = b"<!DOCTYPE html><html><title>Page &amp;\n moved</title></html>"
 TAGGED = {"ETag": '"v1"'}
 
 
 @pytest.fixture
-def server():
-    with serving() as running:
-        yield running
+def never_wait(monkeypatch):
+    """Let no download wait before another attempt."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"it would wait {seconds} s"))
 
 
 def entry(*urls, **more):
@@ -80,9 +81,12 @@ def child(file, destination, **options):
 def test_a_killed_process_loses_nothing(tmp_path, server):
     url = server.give("/file.bin", Answer(DATA, headers=TAGGED, cut=HALF, hold=True), Answer(DATA, headers=TAGGED))
     process, partial = child(entry(url), tmp_path / "file.bin"), tmp_path / "file.bin.part"
-    while not (partial.exists() and partial.stat().st_size == HALF):
-        assert process.poll() is None
-        time.sleep(0.01)
+
+    def half_arrived():
+        return partial.exists() and partial.stat().st_size == HALF
+
+    assert wait_until(lambda: half_arrived() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()[1]
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert left_in(tmp_path) == ["file.bin.part", "file.bin.part.json"]
@@ -188,17 +192,17 @@ def test_a_partial_file_that_is_complete_or_too_long(tmp_path, server, size):
         (Answer(status=302, headers={"Location": "ftp://127.0.0.1/x"}), "redirects to ftp://127.0.0.1/x, which is nei"),
     ],
 )  # fmt: skip
-def test_the_next_mirror_is_tried_at_once_and_the_error_names_all(tmp_path, server, bad, reason):
+def test_the_next_mirror_is_tried_at_once_and_the_error_names_all(tmp_path, server, never_wait, bad, reason):
     url, gone = server.give("/bad", bad), server.url + "/gone"
     with pytest.raises(UserError, match=reason) as raised:
-        fetch(entry(url, gone), tmp_path / "file.bin", drop=tmp_path / "drop", patience=Patience(waits=(60,)))
+        fetch(entry(url, gone), tmp_path / "file.bin", drop=tmp_path / "drop", patience=patient(waits=(60,)))
     assert str(raised.value).startswith(f"file.bin could not be downloaded (url {url}: ")
     assert f"; url {gone}: the server answered 404 Not Found). Run the same command again later, or" in str(
         raised.value
     )
     assert str(raised.value).endswith(f"download it in a browser and put it into {tmp_path}/drop.")
     assert left_in(tmp_path) == []
-    fetch(entry(url, server.give("/good", DATA)), tmp_path / "file.bin", patience=Patience(waits=(60,)))
+    fetch(entry(url, server.give("/good", DATA)), tmp_path / "file.bin", patience=patient(waits=(60,)))
     assert (tmp_path / "file.bin").read_bytes() == DATA
 
 
@@ -228,15 +232,15 @@ def test_retry_after_is_obeyed_up_to_a_limit(tmp_path, server, monkeypatch, kind
     url = server.give("/file.bin", Answer(status=503, headers={"Retry-After": wish}), DATA)
     waits = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    fetch(entry(url), tmp_path / "file.bin", patience=Patience(waits=(0,), longest=0.3))
+    fetch(entry(url), tmp_path / "file.bin", patience=patient(waits=(0,), longest=0.3))
     assert waits == [0.3]
 
 
 def test_waits_restart_after_a_received_chunk(tmp_path, server):
-    data = os.urandom(3 * http.CHUNK)
+    data = random.Random(0).randbytes(3 * http.CHUNK)
     url = server.give("/big", *[Answer(data, cut=http.CHUNK)] * 2, data)
     file = entry(url, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-    fetch(file, tmp_path / "big", patience=Patience(waits=(0.01,)))
+    fetch(file, tmp_path / "big", patience=patient(waits=(0.01,)))
     assert server.asked_for("/big") == [None, f"bytes={http.CHUNK}-", f"bytes={2 * http.CHUNK}-"]
 
 
@@ -266,11 +270,11 @@ def test_a_server_that_stalls(tmp_path, server, stalls):
         fetch(entry(url), tmp_path / "other", patience=Patience(waits=(), timeout=stalls))
 
 
-def test_an_unreachable_host_costs_no_time(tmp_path, server):
-    dead = "http://127.0.0.1:9/file.bin"
-    fetch(entry(dead, server.give("/file.bin", DATA)), tmp_path / "file.bin", patience=Patience(waits=(60,)))
+def test_an_unreachable_host_costs_no_time(tmp_path, server, never_wait, closed):
+    dead = f"{closed}/file.bin"
+    fetch(entry(dead, server.give("/file.bin", DATA)), tmp_path / "file.bin", patience=patient(waits=(60,)))
     with pytest.raises(UserError, match=r"no answer \(.*refused"):
-        fetch(entry(dead), tmp_path / "other.bin", patience=Patience(waits=(60,)))
+        fetch(entry(dead), tmp_path / "other.bin", patience=patient(waits=(60,)))
 
 
 def test_redirects_keep_the_range_and_drop_credentials_for_other_hosts(tmp_path, server):
@@ -339,10 +343,10 @@ def test_ranges_in_short_pieces_end(tmp_path, server, piece):
 
 
 def test_ranges_in_large_pieces_are_put_together(tmp_path, server):
-    data = os.urandom(4 * http.CHUNK)
+    data = random.Random(0).randbytes(4 * http.CHUNK)
     url = server.give("/big", Answer(data, cut=http.CHUNK), Answer(data, piece=http.CHUNK))
     file = entry(url, size=None, sha256=hashlib.sha256(data).hexdigest())
-    fetch(file, tmp_path / "big", patience=Patience(waits=(0,)))
+    fetch(file, tmp_path / "big", patience=patient(waits=(0,)))
     assert server.asked_for("/big") == [None, *[f"bytes={number * http.CHUNK}-" for number in (1, 2, 3)]]
 
 
@@ -401,18 +405,18 @@ def test_a_byte_now_and_then_is_no_progress(tmp_path, server, head):
             handler.wfile.write(b"x")
             handler.wfile.flush()
 
-    patience = Patience(waits=(0,), clock=Clock(), slowest=1e12, grace=1e12)
-    reason = from_the_next_mirror(tmp_path, server, Answer(script=script), patience, **UNKNOWN_SIZE)
+    bounds = patient(waits=(0,), clock=Clock(), slowest=1e12, grace=1e12)
+    reason = from_the_next_mirror(tmp_path, server, Answer(script=script), bounds, **UNKNOWN_SIZE)
     assert "bytes of the file came in" in reason or "not part of the file" in reason or "no answer" in reason
 
 
 def test_a_download_may_take_as_long_as_its_size_needs(tmp_path, server):
     """It progresses all the time, but would take days."""
     slow = endlessly(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DATA), DATA[:100])
-    patience = Patience(waits=(0,), clock=Clock(), slowest=0, grace=0, average=1e12)
+    bounds = patient(waits=(0,), clock=Clock(), slowest=0, grace=0, average=1e12)
     url = server.give("/slow", slow)
     with pytest.raises(UserError, match=r"it is too slow: only [\d,]+ bytes came in 0\.\d hours"):
-        fetch(entry(url), tmp_path / "file.bin", patience=patience)
+        fetch(entry(url), tmp_path / "file.bin", patience=bounds)
 
 
 def test_a_changed_file_is_not_continued(tmp_path, server):
@@ -526,7 +530,7 @@ def test_escape_sequences_of_servers_do_not_reach_the_terminal(tmp_path, server,
     ]
     urls = [server.give(f"/{number}", answer) for number, answer in enumerate(answers)]
     with pytest.raises(UserError) as raised:
-        fetch(entry(*urls, **UNVERIFIED), tmp_path / "file.bin", patience=Patience(waits=(0,)))
+        fetch(entry(*urls, **UNVERIFIED), tmp_path / "file.bin", patience=patient(waits=(0,)))
     for said in (str(raised.value), caplog.text):
         assert not [character for character in said if not character.isprintable() and character != "\n"]
         assert "red" in said

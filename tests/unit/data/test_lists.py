@@ -8,17 +8,15 @@ import pytest
 
 from recheck.data.description import dropped_texts, load_dataset
 from recheck.data.lists import fetch_lists, read_roles
-from recheck.data.patience import Patience
 from recheck.data.sources import digests
 from recheck.data.splits import make_split
 from recheck.errors import UserError
 from recheck.files import write_json
 from recheck.study.yaml import names_in
 from support.project import ROOT
-from support.services.servers import serving
-from support.suite.hang import HANG_SECONDS
+from support.services.servers import patient, serving
 
-QUICK = Patience(waits=(0.01,), timeout=HANG_SECONDS, longest=0.05)
+QUICK = patient(waits=(0.01,), longest=0.05)
 PATHS = [f"train_mini/{label:05d}_Aves_{label}/{number}.jpg" for label in range(4) for number in range(2)]
 INDEX = pd.DataFrame({"path": PATHS, "label": [0, 0, 1, 1, 2, 2, 3, 3], "super_label": "Birds"})
 ROLES = ["test", "test", "train", "train", "train", "train", "test", "test"]

@@ -10,7 +10,6 @@ import torch
 
 from recheck.data import hosts
 from recheck.data import released as released_files
-from recheck.data.patience import Patience
 from recheck.data.released import collect, pairs
 from recheck.errors import UserError
 from recheck.models.bn_inception import BNInception
@@ -22,12 +21,11 @@ from recheck.study.published import load_published, scoped
 from support.datasets import original_layouts
 from support.project import ROOT
 from support.project.studies import own_study, shipped
-from support.services.servers import Answer, serving
-from support.suite.hang import HANG_SECONDS
+from support.services.servers import Answer, patient
 
 pytestmark = pytest.mark.slow
 
-QUICK = Patience(waits=(0.01,), timeout=HANG_SECONDS, longest=0.05)
+QUICK = patient(waits=(0.01,), longest=0.05)
 SPEC = {"backbone": {"name": "bn_inception", "weights": "imagenet"}, "head": {"class": "Linear", "dim": 128}}
 
 
@@ -257,12 +255,6 @@ def test_a_release_that_cannot_be_listed(tmp_path, server, monkeypatch, answer, 
     with pytest.raises(UserError) as caught:
         collect(CONTEXTUAL, 1, tmp_path / "to", tmp_path / "drop", QUICK)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.fixture
-def server():
-    with serving() as running:
-        yield running
 
 
 def identifier(word):

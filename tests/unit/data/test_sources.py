@@ -3,9 +3,11 @@
 import hashlib
 import io
 import os
+import random
 import re
 import shutil
 import tarfile
+import tempfile
 import threading
 from pathlib import Path
 
@@ -13,25 +15,22 @@ import pytest
 import yaml
 
 from recheck.data import description, hosts, sources
-from recheck.data.download import Patience
 from recheck.errors import UserError
 from recheck.files import walk
 from recheck.study.yaml import names_in
 from support.project import ROOT
-from support.services.servers import Answer, serving
-from support.suite.hang import HANG_SECONDS
+from support.services.servers import Answer, patient
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
-QUICK = Patience(waits=(0.01, 0.02), timeout=HANG_SECONDS, longest=0.05)
+QUICK = patient(waits=(0.01, 0.02), longest=0.05)
 MANUAL = {"manual": "on https://example.org/form ask for file.bin (not file_big.bin)."}
 
 
 @pytest.fixture
-def server():
-    with serving() as running:
-        running.give("/file.bin", DATA)
-        yield running
+def server(server):
+    server.give("/file.bin", DATA)
+    return server
 
 
 def entry(server, *paths, **more):
@@ -112,14 +111,12 @@ def test_a_file_on_another_disk_is_copied(tmp_path, server):
     others = [disk for disk in disks if disk.stat().st_dev != tmp_path.stat().st_dev]
     if not others:
         pytest.skip("this machine has no second disk")
-    other = others[0] / f"recheck-test-{os.getpid()}"
-    other.write_bytes(DATA)
     (tmp_path / "drop").mkdir()
-    (tmp_path / "drop" / "file.bin").symlink_to(other)
-    try:
+    with tempfile.TemporaryDirectory(prefix="recheck-test-", dir=others[0]) as folder:
+        other = Path(folder, "file.bin")
+        other.write_bytes(DATA)
+        (tmp_path / "drop" / "file.bin").symlink_to(other)
         sources.fetch(entry(server), tmp_path / "file.bin", drop=tmp_path / "drop")
-    finally:
-        other.unlink()
     assert (tmp_path / "file.bin").read_bytes() == DATA
     assert not (tmp_path / "file.bin").is_symlink()
 
@@ -231,7 +228,7 @@ def test_google_drive_resumes_in_this_process_and_the_next(tmp_path, drive):
     cut = Answer(DATA, headers=ATTACHED, cut=HALF)
     drive.give(LINK, cut)
     with pytest.raises(UserError, match=rf"gdown: Download is incomplete: received \d+ bytes .* {len(DATA)} bytes\)"):
-        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=()))
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=patient(waits=()))
     assert not (tmp_path / "to" / "file.bin").exists()
     arrived = next((tmp_path / "to").iterdir()).stat().st_size
     assert 0 < arrived <= HALF
@@ -300,7 +297,7 @@ def test_google_drive_that_confirms_for_ever(tmp_path, drive, monkeypatch):
     form = f'<form id="download-form" action="https://drive.google.com{LINK}"></form>'
     drive.give(LINK, Answer(form.encode(), headers=HTML))
     with pytest.raises(UserError, match="Google Drive sends only web pages, not the file"):
-        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=()))
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=patient(waits=()))
 
 
 def test_google_drive_that_sends_a_byte_now_and_then(tmp_path, drive, monkeypatch):
@@ -317,7 +314,7 @@ def test_google_drive_that_sends_a_byte_now_and_then(tmp_path, drive, monkeypatc
     monkeypatch.setattr(threading, "Timer", Second)
     drive.give(LINK, Answer(DATA, headers=ATTACHED, cut=HALF, hold=True))
     with pytest.raises(UserError, match="fewer than 1,048,576 bytes came from Google Drive in 1024 s"):
-        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=Patience(waits=()))
+        sources.fetch(on_drive(drive), tmp_path / "to" / "file.bin", patience=patient(waits=(), timeout=60))
     assert timers[0].interval == 120
 
 
@@ -335,11 +332,12 @@ def test_google_drive_sends_too_much_or_nothing(tmp_path, drive, monkeypatch):
         sources.fetch(file, tmp_path / "to" / "file.bin", patience=QUICK)
 
 
-def test_google_drive_is_unreachable(tmp_path, server, monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+def test_google_drive_is_unreachable(tmp_path, server, closed, monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, closed)
     file = on_drive(server)
     file["from"].append({"url": f"{server.url}/file.bin"})
-    sources.fetch(file, tmp_path / "file.bin", patience=Patience(waits=(60,)))
+    sources.fetch(file, tmp_path / "file.bin", patience=patient(waits=(60,)))
 
 
 @pytest.fixture
@@ -517,7 +515,7 @@ def test_only_the_named_regular_member_is_taken(tmp_path):
     made = archive(tmp_path / "a.tgz", ("package/x", tarfile.REGTYPE, b"too much"))
     with pytest.raises(sources.SourceFailed, match="expected 4 bytes, but package/x in the package has 8"):
         sources._take_member(made, "package/x", target, 4)
-    whole = archive(tmp_path / "a.tgz", ("package/x", tarfile.REGTYPE, os.urandom(9000))).read_bytes()
+    whole = archive(tmp_path / "a.tgz", ("package/x", tarfile.REGTYPE, random.Random(0).randbytes(9000))).read_bytes()
     for cut in (0, 10, 4000):
         made.write_bytes(whole[:cut])
         with pytest.raises(sources.SourceFailed):

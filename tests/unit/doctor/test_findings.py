@@ -14,7 +14,6 @@ from recheck.doctor.finding import Finding, note, ok, problem
 from recheck.doctor.trial import tried
 from support.project import ROOT
 from support.project.runs import CONFIGURATION
-from support.services.servers import serving
 from support.suite.hang import HANG_SECONDS
 
 SUBMITTED = {
@@ -189,27 +188,14 @@ def test_hosts_of_the_shipped_datasets_and_weights(monkeypatch):
     assert addresses["ftp.cs.stanford.edu"] == "http://ftp.cs.stanford.edu/"
 
 
-@pytest.fixture
-def closed():
-    """An address of this machine at which nothing listens. Its port stays taken, so that no other program listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
-
-
-def test_hosts_that_answer_and_refuse(closed, monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    with serving() as server:
-        findings = list(network.answers({"good": f"{server.url}/", "closed": closed}, HANG_SECONDS))
+def test_hosts_that_answer_and_refuse(server, closed):
+    findings = list(network.answers({"good": f"{server.url}/", "closed": f"{closed}/"}, HANG_SECONDS))
     assert [finding.state for finding in findings] == ["ok", "note"]
     assert findings[0].text == "reached good"
     assert "not reached: closed (" in findings[1].text and "refused" in findings[1].text
 
 
-def test_a_host_that_keeps_silent(monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+def test_a_host_that_keeps_silent():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -218,10 +204,8 @@ def test_a_host_that_keeps_silent(monkeypatch):
 
 
 def test_offline_is_one_line_per_reason(closed, monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "")
-    offline, npm = network.answers({"first": closed, "npm": "", "other": closed}, HANG_SECONDS)
+    offline, npm = network.answers({"first": f"{closed}/", "npm": "", "other": f"{closed}/"}, HANG_SECONDS)
     assert offline.state == "note" and "first, other" in offline.text and "resources/drop" in offline.remedy
     assert npm.state == "note" and "'npm' was not found" in npm.text
 

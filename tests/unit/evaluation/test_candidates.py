@@ -204,9 +204,8 @@ def test_threads_change_neither_the_result_nor_the_setting(threads, products):
         np.testing.assert_array_equal(neighbours(x, 9), expected)
     finally:
         faiss.omp_set_num_threads(count)
-    assert [query_rows["num_threads"] for query_rows in threadpoolctl.threadpool_info()] == [
-        query_rows["num_threads"] for query_rows in before
-    ]
+    after = threadpoolctl.threadpool_info()
+    assert [pool["num_threads"] for pool in after] == [pool["num_threads"] for pool in before]
 
 
 def test_an_error_in_a_thread_is_not_lost():

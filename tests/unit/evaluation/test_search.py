@@ -88,14 +88,15 @@ def test_block_size_changes_nothing(cloud):
 
 
 def test_number_of_threads_changes_nothing():
-    x = gaussian(600, 64)
-    threads = faiss.omp_get_max_threads()
+    x, results = gaussian(600, 64), []
+    before = faiss.omp_get_max_threads()
     try:
-        faiss.omp_set_num_threads(1)
-        one = neighbours(x, 20)
+        for threads in (1, 4):
+            faiss.omp_set_num_threads(threads)
+            results.append(neighbours(x, 20))
     finally:
-        faiss.omp_set_num_threads(threads)
-    np.testing.assert_array_equal(neighbours(x, 20), one)
+        faiss.omp_set_num_threads(before)
+    np.testing.assert_array_equal(*results)
 
 
 def test_a_query_is_never_its_own_neighbour():

@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from recheck.report import results
 from recheck.report.figures import bars
 from recheck.report.tables.frame import build
+from support.report.drawn import legend_of, texts_of
 from support.report.facts import facts
 
 pytestmark = pytest.mark.slow
@@ -60,14 +61,6 @@ def widths(axis, filled):
     return [bar.get_width() for bar in axis.patches if bar.get_fill() == filled and bar.get_height() < 0.9]
 
 
-def legend_of(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def numbers_of(axis):
-    return [text.get_text() for text in axis.texts]
-
-
 def test_both_epochs_are_bars_from_zero_with_outlines_for_published_values(drawn_bars):
     drawn, files = drawn_bars
     recall = drawn.axes[0]
@@ -76,7 +69,7 @@ def test_both_epochs_are_bars_from_zero_with_outlines_for_published_values(drawn
     assert widths(recall, True) == pytest.approx([51, 47, 53, 49])
     assert widths(recall, False) == [53.68, 56.4]
     assert recall.get_xlim()[0] == 0 and all(bar.get_x() == 0 for bar in recall.patches if bar.get_height() < 0.9)
-    assert numbers_of(recall) == ["51.00", "53.00 (53.68)", "56.40"]
+    assert texts_of(recall) == ["51.00", "53.00 (53.68)", "56.40"]
     assert len(recall.containers) > 4 and "95 % interval over seeds" in legend_of(drawn)
     assert files["png"].stat().st_size > 5000 and files["svg"].stat().st_size > 5000
 
@@ -85,8 +78,8 @@ def test_a_doubtful_value_has_an_asterisk_that_the_legend_explains(files, drawn_
     drawn, _ = drawn_bars
     recall, nmi = drawn.axes
     # the note is about the other metric
-    assert "*" not in "".join(numbers_of(recall))
-    assert numbers_of(nmi) == ["51.00", "53.00 (67.31*)", "64.00"]
+    assert "*" not in "".join(texts_of(recall))
+    assert texts_of(nmi) == ["51.00", "53.00 (67.31*)", "64.00"]
     assert "doubtful or not comparable" in drawn.legends[0].get_title().get_text()
     assert draw(files).legends[0].get_title().get_text() in ("", "None")
 
@@ -96,7 +89,7 @@ def test_a_second_document_that_disagrees_is_a_line_across_the_bar(files, drawn_
     across = [line.get_xdata()[0] for line in drawn.axes[0].lines if len(set(line.get_xdata())) == 1]
     assert 51.61 in across and "a second document that disagrees" in legend_of(drawn)
     assert "a second document that disagrees" not in legend_of(drawn_bars[0])
-    assert numbers_of(drawn.axes[0])[1] == "53.00 (53.68, 51.61)"
+    assert texts_of(drawn.axes[0])[1] == "53.00 (53.68, 51.61)"
 
 
 def test_published_values_without_measurements_are_only_outlines(files):

@@ -14,6 +14,7 @@ from recheck.report.inputs import StudyInputs
 from recheck.report.results import EVALUATION_COLUMNS, summarise
 from recheck.statistics.ranks import critical_difference as critical
 from recheck.statistics.ranks import ranking
+from support.report.drawn import texts_of
 from support.report.facts import facts
 
 LABELS = {name: name.title() for name in ("arcface", "cosface", "margin", "triplet")}
@@ -47,22 +48,18 @@ def drawn(inputs, folder):
     return figure
 
 
-def texts(axis):
-    return [text.get_text() for text in axis.texts]
-
-
 def test_methods_are_named_with_their_average_ranks(tmp_path):
     figure = drawn(study(), tmp_path)
     assert len(figure.axes) == 2
     assert figure.axes[0].get_title().startswith("MAP@R, concatenated: 2 datasets, Friedman test p = ")
-    shown = texts(figure.axes[0])
+    shown = texts_of(figure.axes[0])
     assert {"Arcface  1.00", "Cosface  2.00", "3.00  Margin", "4.00  Triplet"} <= set(shown)
     assert any("critical difference 3.32: the ranks of 4 methods cannot differ by this much" in text for text in shown)
 
 
 def test_a_method_without_a_value_on_every_dataset_is_named_but_not_ranked(tmp_path):
     figure = drawn(study(missing=[("cosface", "cars")]), tmp_path)
-    shown = texts(figure.axes[0])
+    shown = texts_of(figure.axes[0])
     assert "not ranked, because a value is missing for at least one dataset: Cosface" in shown
     assert "Margin  2.00" in shown and "3.00  Triplet" in shown
 
@@ -70,7 +67,7 @@ def test_a_method_without_a_value_on_every_dataset_is_named_but_not_ranked(tmp_p
 def test_published_values_are_ranked_where_nothing_is_measured(tmp_path):
     figure = drawn(study(quoted=quotes(), scope="published"), tmp_path)
     assert figure.get_suptitle().startswith("Published values only")
-    assert len(figure.axes) == 1 and "Arcface  1.00" in texts(figure.axes[0])
+    assert len(figure.axes) == 1 and "Arcface  1.00" in texts_of(figure.axes[0])
 
 
 def test_a_dataset_without_any_value_is_left_out(tmp_path):
@@ -153,7 +150,7 @@ def test_seeds_of_one_dataset_are_ranked_like_datasets(tmp_path):
     values = {"arcface": [0.5, 0.6, 0.4], "cosface": [0.4, 0.7, 0.3], "margin": [0.3, 0.5, 0.2], "triplet": [0.2, 0.1]}
     figure = SEED_RANKS.draw(one_dataset(3, values), tmp_path / "a.png", tmp_path / "a.svg")
     assert figure.axes[0].get_title().startswith("MAP@R, ") and "3 seeds, Friedman" in figure.axes[0].get_title()
-    shown = texts(figure.axes[0])
+    shown = texts_of(figure.axes[0])
     assert {"Arcface  1.33", "Cosface  1.67", "3.00  Margin"} <= set(shown)
     assert "not ranked, because a value is missing for at least one seed: Triplet" in shown
 

@@ -13,6 +13,7 @@ from PIL import Image
 from recheck.report import results, style
 from recheck.report.figures import curves, map, metrics, recall
 from recheck.report.tables.frame import Published
+from support.report.drawn import legend_of
 
 pytestmark = pytest.mark.slow
 
@@ -87,10 +88,6 @@ def drawn_metrics(metrics_files):
 def drawn_curves(tmp_path_factory):
     """The curves of three folds, drawn once for all tests that only look at them."""
     return draw_curves(pair(tmp_path_factory.mktemp("curves")), histories())
-
-
-def legend_of(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def overlapping(texts, renderer):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from recheck.report.figures import generalisation
+from support.report.drawn import legend_of
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +42,6 @@ def histories(methods=("triplet", "contextual"), seeds=2, folds=2, epochs=4, eve
 def draw(files, frame, **options):
     shown = {"labels": LABELS, "columns": COLUMNS, **options}
     return generalisation.draw(frame, **shown, **files)
-
-
-def legend_of(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_a_curve_is_the_mean_over_seeds_and_folds_with_a_star_at_its_end(files):

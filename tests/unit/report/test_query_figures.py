@@ -11,6 +11,7 @@ from recheck.evaluation.calibration import Neighbours, calibrate, class_reliabil
 from recheck.report import query_sets
 from recheck.report.figures import costs, matches, reliability, thresholds
 from recheck.report.query_sets import QuerySet
+from support.report.drawn import legend_of, texts_of
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +66,6 @@ def small():
 def line(axis, label):
     (line,) = [line for line in axis.lines if line.get_label() == label]
     return line
-
-
-def texts_of(axis):
-    return [text.get_text() for text in axis.texts]
-
-
-def legend_of(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 # precision, recall and F1

@@ -6,6 +6,7 @@ import pytest
 from recheck.report import results, style
 from recheck.report.figures import sweep
 from recheck.report.tables.frame import build
+from support.report.drawn import legend_of
 from support.report.facts import facts
 
 pytestmark = pytest.mark.slow
@@ -45,10 +46,6 @@ def rows(methods=tuple(LABELS), seeds=3, documents=()):
 def draw(files, table, values=VALUES, names=None):
     shown = {"setting": "Embedding size", "views": VIEWS, "metric": "R@1", "names": names}
     return sweep.draw(table, values=values, **shown, **files)
-
-
-def legend_of(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def lines(axis, hollow):

@@ -15,7 +15,7 @@ from recheck.training import gpus
 from support.faults.crashes import forked
 from support.project import SCRIPTS
 from support.services.gpus import listed, pretend_gpus
-from support.suite.hang import HANG_SECONDS
+from support.suite.hang import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -210,17 +210,17 @@ def test_a_loader_worker_that_outlives_its_job_does_not_keep_the_gpu(pretend, st
     first = start("first", forking)
     assert taken_by(first) == "GPU-a"
     children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
-    while not (alive := [int(child) for child in children.read_text().split()]):
-        pass
+    assert wait_until(children.read_text)
+    worker = int(children.read_text())
     try:
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        os.kill(alive[0], 0)
+        os.kill(worker, 0)
         second = start("second")
         assert taken_by(second) == "GPU-a"
-        os.kill(alive[0], 0)
+        os.kill(worker, 0)
     finally:
-        os.kill(alive[0], signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
 
 
 def test_a_child_of_a_child_keeps_its_own_files(pretend):

@@ -38,7 +38,8 @@ def test_it_is_used_only_if_it_is_named(mac):
     assert reserve_device({**CONFIG, "device": "auto"}, "job").type != "mps"
 
 
-def test_without_such_a_gpu_the_cpu_does_not_take_over():
+def test_without_such_a_gpu_the_cpu_does_not_take_over(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match="no Mac GPU was found: use a Mac with Apple silicon"):
         reserve_device(CONFIG, "job")
 
@@ -82,7 +83,7 @@ def test_its_random_numbers_are_part_of_the_state(mac, monkeypatch):
     monkeypatch.setattr(torch.mps, "set_rng_state", restored.append)
     restore_random_state(random_state())
     assert restored == [torch.tensor([7])]
-    monkeypatch.undo()
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert "mps" not in random_state()
 
 

@@ -33,7 +33,7 @@ def weights(run):
     return {name: tensor.detach().clone() for name, tensor in run.model.state_dict().items()}
 
 
-def test_tf32_is_on_in_both_passes_of_the_network_only(data, tmp_path, monkeypatch, caplog):
+def test_tf32_is_on_in_both_passes_of_the_network_only(data, tmp_path, caplog):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     with caplog.at_level(logging.WARNING, "recheck"):
         run = make_run(data, tmp_path, with_(precision="tf32", model=MODEL))

@@ -93,6 +93,15 @@ def test_only_proposals_and_importances_import_optuna():
     assert importing == {*(f"recheck/tuning/{name}" for name in scripts), *scripts}
 
 
+def test_unit_tests_mirror_the_package():
+    """Their folders are the package's, and a file outside of these folders tests the module of its name."""
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
+    assert len(folders) > 10 and all((PACKAGE / folder / "__init__.py").exists() for folder in folders)
+    modules = {path.name.removeprefix("test_") for path in unit.glob("test_*.py")}
+    assert modules and modules <= {path.name for path in PACKAGE.glob("*.py")}
+
+
 def test_no_test_imports_another_test():
     """What tests share is below tests/support."""
     files = sorted((ROOT / "tests").rglob("*.py"))
@@ -108,7 +117,7 @@ def test_no_test_imports_another_test():
 
 
 @pytest.mark.parametrize(
-    "line", ["import test_layers", "from unit.test_layers import LAYERS", "    from conftest import golden"]
+    "line", ["import test_layers", "from repository.test_layers import LAYERS", "    from conftest import golden"]
 )
 def test_lines_that_import_a_test_are_suspected(line):
     assert NAMES_A_TEST.search(f"x = 1\n{line}\n")
