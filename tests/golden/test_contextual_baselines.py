@@ -3,17 +3,14 @@
 Our values are computed in float64. Arrays in float32 are compared to float32's precision, float64 arrays to 1e-8.
 """
 
-import re
-
 import numpy as np
 import pytest
 import torch
 
 from recheck.methods.losses import build_loss, build_miner
-from support.golden.fidelity import CONTEXTUAL, both, compares
+from support.golden.contextual_losses import DOUBLE, GRADIENT, LOSS, SINGLE, case_names, close_gradient
+from support.golden.fidelity import CONTEXTUAL, compares
 
-DOUBLE, SINGLE, SINGLE_GRADIENT = 1e-8, 1e-5, 2e-4
-LOSS, GRADIENT = both(DOUBLE, SINGLE), both(DOUBLE, SINGLE_GRADIENT)
 CONTRASTIVE = {
     "class": "ContrastiveLoss",
     "pos_margin": 0.9,
@@ -60,20 +57,13 @@ def stored(golden):
 
 @pytest.fixture(scope="module")
 def cases(stored):
-    names = sorted(key.removesuffix("_x") for key in stored if re.fullmatch(r"[^_]+_x", key))
-    assert names
-    return names
+    return case_names(stored)
 
 
 def close(ours, expected, what):
     ours = np.asarray(ours.detach())
     tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE
     assert np.abs(ours - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-12), what
-
-
-def close_gradient(ours, expected, what):
-    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE_GRADIENT
-    assert np.abs(ours.numpy() - expected).max() <= max(tolerance * np.abs(expected).max(), 1e-15), what
 
 
 def inputs(stored, case):

@@ -13,10 +13,9 @@ from recheck.methods.losses import build_loss
 from recheck.methods.losses.contextual.contextual import ContextualLoss
 from recheck.methods.losses.contextual.contextual_similarity import VARIANTS, ContextualSimilarity
 from recheck.methods.losses.contextual.cosine import cosine_similarities
-from support.golden.fidelity import CONTEXTUAL, both, compares
+from support.golden.contextual_losses import DOUBLE, GRADIENT, LOSS, SINGLE, case_names, close_gradient
+from support.golden.fidelity import CONTEXTUAL, compares
 
-DOUBLE, SINGLE, SINGLE_GRADIENT = 1e-8, 1e-5, 2e-4
-LOSS, GRADIENT = both(DOUBLE, SINGLE), both(DOUBLE, SINGLE_GRADIENT)
 EPS = re.compile(r"_eps(\d+)")
 HYBRIDS = {
     "hybrid224_cub": {"w_context": 0.95, "w_contrastive": 0.05, "w_reg": 0.1, "target": 0.3, "eps": 0.04},
@@ -34,9 +33,7 @@ def stored(golden):
 
 @pytest.fixture(scope="module")
 def cases(stored):
-    names = sorted(key.removesuffix("_x") for key in stored if re.fullmatch(r"[^_]+_x", key))
-    assert names
-    return names
+    return case_names(stored)
 
 
 def close(ours, expected, what):
@@ -44,11 +41,6 @@ def close(ours, expected, what):
     ours = np.asarray(ours.detach() if isinstance(ours, torch.Tensor) else ours)
     tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE
     assert np.abs(ours - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-12), what
-
-
-def close_gradient(ours, expected, what):
-    tolerance = DOUBLE if expected.dtype == np.float64 else SINGLE_GRADIENT
-    assert np.abs(ours.numpy() - expected).max() <= max(tolerance * np.abs(expected).max(), 1e-15), what
 
 
 def inputs(stored, case):

@@ -59,13 +59,6 @@ def test_many_changes_are_counted_and_long_values_cut():
     assert text.endswith(" and 5 more") and len(text) < 600
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 def record(event, message="", **details):
     made = logging.LogRecord("snakemake", logging.INFO, "", 0, message, None, None)
     made.__dict__.update(event=SimpleNamespace(name=event), **details)
@@ -74,11 +67,6 @@ def record(event, message="", **details):
 
 def started(job, rule, message="", **details):
     return record("JOB_INFO", jobid=job, rule_name=rule, rule_msg=message, **details)
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Small image datasets, created when a test needs them."""
+"""Small image datasets, labels and random points, created when a test needs them."""

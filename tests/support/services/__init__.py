@@ -1,1 +1,1 @@
-"""Services that a test starts or imitates: a web server, a SLURM cluster, GPUs."""
+"""Services that a test starts or imitates: a web server, a SLURM cluster, GPUs, a clock."""

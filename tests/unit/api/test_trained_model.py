@@ -29,7 +29,6 @@ from recheck.evaluation.views import concatenated, normalise
 from recheck.files import sha256
 from recheck.models.embedding import EmbeddingModel, load_any, save_model
 from recheck.training.loading import embed
-from support.datasets.glyphs import make_glyphs
 from support.project.trained import (
     DATA,
     EVAL,
@@ -44,11 +43,6 @@ from support.project.trained import (
 )
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def glyphs(tmp_path_factory):
-    return make_glyphs(tmp_path_factory.mktemp("images") / "glyphs", classes=8, per_class=6, size=40)
 
 
 @pytest.fixture

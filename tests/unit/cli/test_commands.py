@@ -18,16 +18,10 @@ from recheck import seal
 from recheck.api.model import Model, load
 from recheck.cli.main import COMMANDS, main
 from recheck.files import write_json
-from support.datasets.glyphs import make_glyphs
 from support.project import ROOT, SCRIPTS
 from support.project.trained import MEASURED, change, paths_of, with_distances, write_fold, write_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def glyphs(tmp_path_factory):
-    return make_glyphs(tmp_path_factory.mktemp("images") / "glyphs", classes=8, per_class=6, size=40)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from recheck.data.sources import fetch
 from recheck.errors import UserError
 from support.project import SCRIPTS
 from support.services.servers import Answer, patient
+from support.suite.files import left_in
 from support.suite.hang import HANG_SECONDS, wait_until
 
 DATA = bytes(range(256)) * 5000
@@ -44,10 +45,6 @@ def entry(*urls, **more):
     known = {"path": "file.bin", "size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest()}
     made = known | {"from": [{"url": url} for url in urls]} | more
     return {key: value for key, value in made.items() if value is not None}
-
-
-def left_in(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("headers", [TAGGED, {"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}, {}])

@@ -40,18 +40,6 @@ def test_small_steps_add_up():
     assert attempts.made == 8 + 3
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 def test_slow_pieces_are_a_lost_connection(clock):
     watch = Watch(Patience(timeout=60, slowest=100, clock=clock))
     for second in range(1, 601):

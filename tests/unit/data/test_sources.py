@@ -20,6 +20,7 @@ from recheck.files import walk
 from recheck.study.yaml import names_in
 from support.project import ROOT
 from support.services.servers import Answer, patient
+from support.suite.files import left_in
 
 DATA = bytes(range(256)) * 5000
 HALF = len(DATA) // 2
@@ -37,10 +38,6 @@ def entry(server, *paths, **more):
     known = {"path": "a/file.bin", "size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest()}
     made = known | {"from": [{"url": server.url + path} for path in paths]} | more
     return {key: value for key, value in made.items() if value is not None}
-
-
-def left_in(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_an_existing_file_is_not_fetched_again(tmp_path, server):

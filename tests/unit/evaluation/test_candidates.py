@@ -11,6 +11,7 @@ from recheck.evaluation import candidates, search
 from recheck.evaluation.candidates import Candidates, Pool, unpacked
 from recheck.evaluation.metrics import evaluate
 from recheck.evaluation.search import Search, neighbours
+from support.datasets.gaussian import gaussian
 
 NAMES = ["P@1", "RP", "MAP@R", "R@3"]
 
@@ -21,10 +22,6 @@ def clustered(n, d, classes, seed=0, noise=1.0):
     labels = np.sort(rng.integers(classes, size=n))
     x = rng.normal(size=(classes, d))[labels] + noise * rng.normal(size=(n, d))
     return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), labels
-
-
-def gaussian(n, d, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
 CLOUDS = {

@@ -10,12 +10,9 @@ import torch
 from recheck.evaluation import gpu_search
 from recheck.evaluation.gpu_search import SMALL, in_pieces, search_device
 from recheck.evaluation.search import Search, neighbours
+from support.datasets.gaussian import gaussian
 
 TOO_MUCH = "Error in allocMemory\nError: alloc fail (cudaMalloc error out of memory [2])"
-
-
-def gaussian(n, d, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
 def limited(gallery, most, sizes):

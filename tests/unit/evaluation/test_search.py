@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recheck.errors import UserError
 from recheck.evaluation import search
 from recheck.evaluation.search import Search, neighbours
+from support.datasets.gaussian import gaussian
 
 
 def brute_force(queries, k, gallery=None):
@@ -20,10 +21,6 @@ def brute_force(queries, k, gallery=None):
         distance = {j: float(((query - places[j].astype(np.float64)) ** 2).sum()) for j in others}
         rows.append(sorted(others, key=lambda j: (distance[j], j))[:k])
     return np.array(rows, dtype=np.int64).reshape(len(queries), -1)
-
-
-def gaussian(n, d, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
 def with_duplicates(n, d, distinct, seed=0):

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from recheck.errors import UserError
 from recheck.methods.samplers import build_sampler
 from recheck.methods.samplers.hierarchical import Hierarchical, paired
+from support.datasets.contextual_labels import training_labels
 from support.golden.fidelity import compares
-from support.project import ROOT
 
 INATURALIST = [85, 71, 77, 743, 171, 1263, 123, 85, 2136, 92, 157]
 """Training classes of each super-category, 50 images per class."""
-
-
-@pytest.fixture(scope="module")
-def labels():
-    """Labels of the published training images, by dataset."""
-    with np.load(ROOT / "tests/support/datasets/contextual_class_counts.npz") as counts:
-        return {name: np.repeat(np.arange(len(of_class)), of_class) for name, of_class in counts.items()}
 
 
 def draw(spec, labels, seed=0, **rest):
@@ -39,14 +32,15 @@ def draw(spec, labels, seed=0, **rest):
         ("inshop", {"class": "RandomClassGroups", "batch": 128, "tries": 10, "cap": 600}, 600),
     ],
 )
-def test_published_numbers_of_batches(labels, dataset, spec, batches):
-    drawn = draw(spec, labels[dataset])
+def test_published_numbers_of_batches(dataset, spec, batches):
+    labels = training_labels(dataset)
+    drawn = draw(spec, labels)
     assert len(drawn) == batches
     for batch in drawn:
-        classes = Counter(labels[dataset][batch].tolist())
+        classes = Counter(labels[batch].tolist())
         assert set(classes.values()) == {4}
         assert len(classes) == spec["batch"] // 4
-        scarce = sum((labels[dataset] == label).sum() < 4 for label in classes)
+        scarce = sum((labels == label).sum() < 4 for label in classes)
         assert scarce or len(set(batch)) == spec["batch"]
 
 

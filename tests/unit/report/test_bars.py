@@ -28,11 +28,6 @@ BARS = {
 LOGS = {"source": "Logs", "values": {"birds": {"npair": {"best_on_test": {"R@1": 51.61}, "last_epoch": {"R@1": 50.0}}}}}
 
 
-@pytest.fixture
-def files(tmp_path):
-    return {"png": tmp_path / "a.png", "svg": tmp_path / "a.svg"}
-
-
 def rows(seeds=3, documents=(), labels=LABELS, methods=("triplet", "npair")):
     result = [
         ["birds", method, seed, view, 64, metric, 0.5 + 0.02 * number - 0.04 * VIEWS.index(view) + 0.01 * seed]

@@ -13,11 +13,6 @@ COLUMNS = ("train_R@1", "test_R@1")
 LABELS = {"triplet": "Triplet", "contextual": "Contextual", "untrained": "Untrained"}
 
 
-@pytest.fixture
-def files(tmp_path):
-    return {"png": tmp_path / "a.png", "svg": tmp_path / "a.svg"}
-
-
 def histories(methods=("triplet", "contextual"), seeds=2, folds=2, epochs=4, every=2):
     """Evaluated at every second epoch; a run's values differ by its seed and fold."""
     rows = [

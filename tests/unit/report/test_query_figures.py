@@ -21,11 +21,6 @@ LONG = "Multi-similarity, whole network, as published (legacy log-sum-exp), numb
 
 
 @pytest.fixture
-def files(tmp_path):
-    return {"png": tmp_path / "a.png", "svg": tmp_path / "a.svg"}
-
-
-@pytest.fixture
 def unsaved(monkeypatch):
     """Skip writing the files, which takes most of the time."""
     for module in (*FIGURES, costs):

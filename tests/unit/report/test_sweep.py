@@ -27,11 +27,6 @@ PLOT = {
 LOG = {"source": "Log", "values": {"birds": {row: {"best_on_test": {"R@1": 60.5}} for row in LABELS}}}
 
 
-@pytest.fixture
-def files(tmp_path):
-    return {"png": tmp_path / "a.png", "svg": tmp_path / "a.svg"}
-
-
 def rows(methods=tuple(LABELS), seeds=3, documents=()):
     result = [
         ["birds", method, seed, view, 64, "R@1", 0.4 + 0.05 * number + 0.01 * seed]

@@ -9,6 +9,7 @@ from recheck.methods.losses import build_loss, build_miner
 from recheck.methods.samplers import build_sampler
 from recheck.study.compose import compose
 from recheck.study.published import load_published
+from support.datasets.contextual_labels import training_labels
 from support.golden.fidelity import compares
 from support.project import ROOT
 from support.project.studies import FILES, shipped
@@ -42,12 +43,6 @@ def small():
 @pytest.fixture(scope="module")
 def large():
     return shipped("contextual_256")
-
-
-@pytest.fixture(scope="module")
-def labels():
-    with np.load(ROOT / "tests/support/datasets/contextual_class_counts.npz") as counts:
-        return {name: np.repeat(np.arange(len(of_class)), of_class) for name, of_class in counts.items()}
 
 
 # the k of R@k in the tables
@@ -143,14 +138,14 @@ def test_settings_of_256(large, dataset):
     ("protocol", "dataset", "batches"),
     [("small", "cub200", 45), ("small", "cars196", 126), ("large", "cub200", 15), ("large", "cars196", 30)],
 )
-def test_batches_of_an_epoch(request, labels, protocol, dataset, batches):
+def test_batches_of_an_epoch(request, protocol, dataset, batches):
     sampler = request.getfixturevalue(protocol).run(dataset, "hybrid").settings["sampler"]
-    assert len(build_sampler(sampler, labels[dataset]).draw(np.random.RandomState(0))) == batches
+    assert len(build_sampler(sampler, training_labels(dataset)).draw(np.random.RandomState(0))) == batches
 
 
 @pytest.mark.slow
-def test_batches_of_an_epoch_on_in_shop_and_inaturalist(large, labels):
-    inshop = build_sampler(large.run("inshop", "hybrid").settings["sampler"], labels["inshop"])
+def test_batches_of_an_epoch_on_in_shop_and_inaturalist(large):
+    inshop = build_sampler(large.run("inshop", "hybrid").settings["sampler"], training_labels("inshop"))
     assert len(inshop.draw(np.random.RandomState(0))) == 600
     kinds = "Amphibians Animalia Arachnids Birds Fungi Insects Mammals Mollusks Plants Ray-finned_Fishes Reptiles"
     classes = np.repeat(kinds.split(), [85, 71, 77, 743, 171, 1263, 123, 85, 2136, 92, 157])

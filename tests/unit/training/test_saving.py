@@ -12,18 +12,6 @@ from recheck.training.checkpoint import StateFile
 from recheck.training.saving import Saver, copied
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 class Gated(StateFile):
     """Writes a state only when the gate is open."""
 
