@@ -2,20 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from recheck.data import isolated as module
 from recheck.data.isolated import Crashed, isolated
+from support.project import SCRIPTS
 
 
 def crash():
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fill(size):
-    return len(bytearray(size))
 
 
 def test_results_and_exceptions_come_back():
@@ -30,9 +28,21 @@ def test_a_crash_is_an_exception():
     assert isolated(os.getpid) != os.getpid()
 
 
+FILL = """
+from recheck.data import isolated
+
+def fill(size):
+    return len(bytearray(size))
+
+isolated.MEMORY = 1 << 28
+print(isolated.isolated(fill, 1 << 20))
+print(isolated.isolated(fill, 1 << 29))
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux limits the memory of a process")
-def test_memory_is_limited(monkeypatch):
-    monkeypatch.setattr(module, "MEMORY", 1 << 28)
-    assert isolated(fill, 1 << 20) == 1 << 20
-    with pytest.raises(MemoryError):
-        isolated(fill, 1 << 29)
+def test_memory_is_limited():
+    """In a new process: this one may have so much free memory that its fork needs none beyond it."""
+    done = subprocess.run([sys.executable, "-c", FILL], cwd=SCRIPTS, capture_output=True, text=True)
+    assert done.stdout.split() == [str(1 << 20)]
+    assert done.stderr.splitlines()[-1] == "MemoryError"
