@@ -42,7 +42,7 @@ print(isolated.isolated(fill, 1 << 29))
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux limits the memory of a process")
 def test_memory_is_limited():
-    """In a new process: this one may have so much free memory that its fork needs none beyond it."""
+    """In a new process, because a fork of this one may inherit so much free memory that it needs no more."""
     done = subprocess.run([sys.executable, "-c", FILL], cwd=SCRIPTS, capture_output=True, text=True)
     assert done.stdout.split() == [str(1 << 20)]
     assert done.stderr.splitlines()[-1] == "MemoryError"
